@@ -95,10 +95,13 @@ def job_of(
     """The run of a scenario with other settings, all of it checked."""
     from koord.sim.jobs import Job, label, policies_of, policy_named
     from koord.sim.overrides import overridden, pairs
+    from koord.sim.packing import POLICIES as PACKING
 
     scenario, folder = scenario_in(path)
     values = pairs(tuple(settings))
-    if policy:
+    if policy in PACKING:
+        values = {"packing": policy, **values}
+    elif policy:
         policy_named(policy, "--policy")
         if "policy" in values:
             raise click.UsageError("--policy and --set policy=... say the same thing: give one of them")

@@ -1,4 +1,4 @@
-"""`koord sim policies`: the lending policies that can be simulated."""
+"""`koord sim policies`: the policies that can be simulated."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from koord.cli.tables import table, terminal_columns
 @click.command(epilog="Example: koord sim policies")
 @output_option("table", "json", "yaml")
 def policies(output: str) -> int:
-    """List the lending policies: what each of them is, and which band it lends to."""
+    """List the policies: what each of them is, and which band it lends to, or that it packs GPUs."""
+    from koord.sim.packing import POLICIES as PACKING
     from koord.sim.policies.registry import POLICIES
 
+    listed = [(policy.name, str(policy.band), policy.summary) for policy in POLICIES.values()]
+    listed += [(name, "gpu", summary) for name, summary in PACKING.items()]
+
     if output == "table":
-        lines = [("POLICY", "BAND", "SUMMARY")]
-        lines += [(policy.name, policy.band, policy.summary) for policy in POLICIES.values()]
-        click.echo(table(lines, most=terminal_columns()))
+        click.echo(table([("POLICY", "BAND", "SUMMARY"), *listed], most=terminal_columns()))
     else:
-        structured.say(
-            [{"name": policy.name, "band": policy.band, "summary": policy.summary} for policy in POLICIES.values()],
-            output,
-        )
+        structured.say([{"name": name, "band": band, "summary": summary} for name, band, summary in listed], output)
     return 0

@@ -130,7 +130,7 @@ def _side(jobs: tuple[Job, ...], outcomes: dict[int, Outcome]) -> SideBySide:
         runs,
         next((run.outcome for run in runs if run.name == ORACLE), None),
         None
-        if whole is None
+        if whole is None or scenario.packing
         else bound_milli_s(
             whole.series,
             warm_up_ticks=scenario.warm_up_ticks,

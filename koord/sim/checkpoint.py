@@ -63,6 +63,7 @@ def digest(
                 np.ascontiguousarray(value).tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
             )
     made.update(cluster.service_node.tobytes())
+    made.update(repr(sorted(cluster.gpus.items())).encode())
     return made.hexdigest()
 
 

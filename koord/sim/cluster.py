@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from koord.sim.columns import BatchTasks, Repair, ServiceCurves
+from koord.sim.columns import BatchTasks, NodeGpus, Repair, ServiceCurves
 from koord.sim.minutes import NodeColumns
 
 UNPLACED: Final = -1
@@ -49,3 +49,5 @@ class Cluster:
     repairs: tuple[Repair, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     "Labels of nodes beside those that every node has, by the node's name."
+    gpus: Mapping[str, NodeGpus] = field(default_factory=dict)
+    "By the node's name; nodes that are not here have none."

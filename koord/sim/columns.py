@@ -5,7 +5,9 @@ Readers of traces and generators produce these; the world runs them. Time is in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,27 @@ class ServiceCurves:
         return float(self.cpu_milli.shape[1] * self.step_s)
 
 
+class NodeGpus(NamedTuple):
+    """The GPUs of a node."""
+
+    number: int
+    model: str
+
+
+class GpuShare(NamedTuple):
+    """What a pod asks for of GPUs."""
+
+    gpus: int
+    milli: int
+    "Of each of them; 1000 is a whole one."
+    models: frozenset[str] = frozenset()
+    "It accepts these; empty: any."
+
+
+NO_GPU = GpuShare(0, 0)
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
 class BatchTasks:
     """Batch pods in the order of their arrival.
@@ -53,6 +76,8 @@ class BatchTasks:
     "Name of the quota by task, empty for the default one; None if the trace has no queues."
     gang: tuple[str, ...] | None = None
     "Name of the gang by task, empty where it has none; None if the trace has no gangs."
+    gpu: tuple[GpuShare, ...] | None = None
+    "By task; None if the trace has no GPUs."
 
     @property
     def duration_s(self) -> NDArray[np.float64]:
@@ -72,17 +97,22 @@ def joined(first: BatchTasks, more: BatchTasks) -> BatchTasks:
         more.step_s,
         np.concatenate((first.offset, more.offset[1:] + first.offset[-1])),
         np.concatenate((first.use_milli, more.use_milli)),
-        _joined_names(first, more, first.queue, more.queue),
-        _joined_names(first, more, first.gang, more.gang),
+        _joined(first, more, first.queue, more.queue, ""),
+        _joined(first, more, first.gang, more.gang, ""),
+        _joined(first, more, first.gpu, more.gpu, NO_GPU),
     )
 
 
-def _joined_names(
-    first: BatchTasks, more: BatchTasks, names: tuple[str, ...] | None, others: tuple[str, ...] | None
-) -> tuple[str, ...] | None:
-    if names is None and others is None:
+def _joined(
+    first: BatchTasks, more: BatchTasks, values: Sequence[T] | None, others: Sequence[T] | None, absent: T
+) -> tuple[T, ...] | None:
+    if values is None and others is None:
         return None
-    return (*(names or ("",) * len(first.ids)), *(others or ("",) * len(more.ids)))
+    return (*(values or (absent,) * len(first.ids)), *(others or (absent,) * len(more.ids)))
+
+
+def no_services() -> ServiceCurves:
+    return ServiceCurves((), 300.0, np.zeros((0, 1), np.float32))
 
 
 def no_tasks(step_s: float = 60.0) -> BatchTasks:

@@ -1,6 +1,7 @@
 """Which runs answer a question: the one in question, and the same load under the policies that it is compared with.
 
-These are no co-location, Koordinator with its default settings, and the oracle.
+These are no co-location, Koordinator with its default settings, and the oracle; in a run that packs GPUs, the other
+policies that pack them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.machinery.faults import Fault, Invalid
 from koord.api.machinery.struct import Struct
 from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
+from koord.sim import packing
 from koord.sim.policies.policy import Policy
 from koord.sim.policies.registry import POLICIES
 from koord.sim.scenario import Scenario
@@ -80,6 +82,8 @@ def with_defaults(scenario: Scenario) -> Scenario:
 
 def label(scenario: Scenario) -> str:
     """The policies of a scenario, for the head of a column."""
+    if scenario.packing:
+        return scenario.packing
     names = [scenario.pool(pool).policy for pool in scenario.cluster.pools] or [scenario.policy]
     return "+".join(dict.fromkeys(names))
 
@@ -87,16 +91,17 @@ def label(scenario: Scenario) -> str:
 def side_by_side(job: Job) -> tuple[Job, ...]:
     """The run in question, and those that it is compared with. No run is made twice."""
     scenario = job.scenario
+    if scenario.packing:
+        others = (replace(job, name=name, scenario=replace(scenario, packing=name)) for name in packing.POLICIES)
+        return (job, *(other for other in others if other.scenario.packing != scenario.packing))
     koordinator = with_defaults(everywhere(scenario, KOORDINATOR))
     beside = (
         (NOTHING_LENT, everywhere(scenario, NOTHING_LENT)),
         (KOORDINATOR if job.name != KOORDINATOR else f"{KOORDINATOR}, defaults", koordinator),
         (ORACLE, everywhere(scenario, ORACLE)),
     )
-    others = (
-        replace(job, name=name, scenario=other) for name, other in beside if name != job.name and other != scenario
-    )
-    return (job, *others)
+    runs = (replace(job, name=name, scenario=other) for name, other in beside if name != job.name and other != scenario)
+    return (job, *runs)
 
 
 def seeded(job: Job, seeds: int) -> tuple[Job, ...]:

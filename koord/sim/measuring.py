@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from koord.sim import physics
-from koord.sim.minutes import Floats, NodeMinutes
+from koord.sim.minutes import Floats, Ints, NodeMinutes
 from koord.sim.recording import PoolSums
 from koord.sim.response_times import ResponseTimes, response_times
 from koord.sim.stage import Stage
@@ -18,7 +20,9 @@ def record(stage: Stage, minutes: NodeMinutes, minute: physics.Minute) -> None:
     services = np.where(world.up, minute.services_milli, 0.0)
     system = np.where(world.up, stage.system, 0.0)
     is_violated = (services + minute.batch_milli > stage.mark) & (services <= stage.mark)
-    pending, running = (len(world.table.with_status(status)) for status in (Status.PENDING, Status.PLACED))
+    pending, placed = (world.table.with_status(status) for status in (Status.PENDING, Status.PLACED))
+    gpus = _gpus(stage, placed)
+    waiting = float(stage.source.gpu_milli[world.table.source[pending]].sum())
     counts = world.tick >= stage.scenario.warm_up_ticks
     lost_of = np.zeros(len(world.up))
     evicted_of = np.zeros(len(world.up), np.int64)
@@ -41,8 +45,11 @@ def record(stage: Stage, minutes: NodeMinutes, minute: physics.Minute) -> None:
         "requested_milli": float(world.requested_milli.sum()),
         "room_milli": float(np.maximum(stage.mark - services, 0.0)[world.up].sum()),
         "arrived_milli_s": meanwhile.arrived_milli_s,
-        "pending": pending,
-        "running": running,
+        "pending": len(pending),
+        "running": len(placed),
+        "gpu_milli": float(gpus.milli.sum()),
+        "gpu_allocated_milli": float(gpus.allocated.sum()),
+        "gpu_waiting_milli": waiting,
         "violated": int(is_violated.sum()),
         "evicted": len(meanwhile.lost),
         "wasted_milli_s": float(lost_of.sum()),
@@ -74,8 +81,29 @@ def record(stage: Stage, minutes: NodeMinutes, minute: physics.Minute) -> None:
             sums.service_minutes += float(services_of[rows].sum())
             sums.slow += float(times.slow[rows] @ services_of[rows])
             sums.p99 += float(times.p99[rows] @ services_of[rows])
+        sums.gpu += float(gpus.milli[rows].sum())
+        sums.gpu_allocated += float(gpus.allocated[rows].sum())
+        sums.gpu_waiting += waiting
         sums.moved += meanwhile.moved
         sums.decisions += meanwhile.decisions
+
+
+class _Gpus(NamedTuple):
+    """In thousandths of GPUs, by node."""
+
+    milli: Floats
+    allocated: Floats
+
+
+def _gpus(stage: Stage, placed: Ints) -> _Gpus:
+    world, count = stage.world, len(stage.world.up)
+    if not stage.cluster.gpus:
+        return _Gpus(np.zeros(count), np.zeros(count))
+    table = world.table
+    allocated = np.bincount(
+        table.node[placed], weights=stage.source.gpu_milli[table.source[placed]], minlength=count
+    ).astype(np.float64)
+    return _Gpus(np.where(world.up, stage.gpu_milli, 0.0), allocated)
 
 
 def _response_times(stage: Stage, minute: physics.Minute) -> tuple[ResponseTimes | None, Floats]:

@@ -10,6 +10,7 @@ there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,17 +19,22 @@ from koord.api.text.duration import parse_duration
 from koord.api.text.quantity import value
 from koord.sim.chance import chance, choice
 from koord.sim.cluster import Cluster
-from koord.sim.columns import no_tasks
+from koord.sim.columns import no_services, no_tasks
 from koord.sim.minutes import NodeColumns
 from koord.sim.mix_services import drawn_services, placed_services
 from koord.sim.mix_tasks import sized_tasks
-from koord.sim.scenario import ClusterSource, Scenario
+from koord.sim.packing import Window, gpus_of, tasks_of
+from koord.sim.scenario import TICK_S, ClusterSource, Scenario
 from koord.sim.traces.trace import Trace
 
 
 def build(scenario: Scenario, services: Sequence[Trace], batch: Trace | None, seed: int) -> Cluster:
     """`services`: a trace for each name in the scenario's `services.trace`, each with curves."""
     length_s = parse_duration(scenario.duration)
+    if batch is not None and batch.gpu_nodes:
+        return _with_gpus(scenario, batch, seed)
+    if scenario.batch.load is not None:
+        raise BadInput(f"{scenario.name}: batch.load is for traces with GPUs, and {scenario.batch.trace} has none")
     curves = [trace.services for trace in services if trace.services is not None]
     recorded = services[0].nodes if len(services) == 1 else None
     if not curves:
@@ -49,6 +55,26 @@ def build(scenario: Scenario, services: Sequence[Trace], batch: Trace | None, se
     traces = [*services, *([batch] if batch is not None and all(batch is not trace for trace in services) else [])]
     repairs = tuple(repair for trace in traces for repair in trace.repairs)
     return Cluster(nodes, placed.services, placed.node, tasks, system_milli, repairs)
+
+
+def _with_gpus(scenario: Scenario, trace: Trace, seed: int) -> Cluster:
+    """The trace's own nodes, with pods that come and go as it has them, and without services."""
+    if trace.nodes is None or not trace.gpu_pods:
+        raise BadInput(f"{scenario.name}: trace {scenario.batch.trace} has no pods with GPUs")
+    if scenario.batch.arrivals != "recorded" or scenario.batch.pods is not None or scenario.batch.cores:
+        raise BadInput(
+            f"{scenario.name}: batch: pods of {scenario.batch.trace} come as recorded; load alone changes it"
+        )
+    load = scenario.batch.load or 1.0
+    window = Window(parse_duration(scenario.warm_up), parse_duration(scenario.duration))
+    return Cluster(
+        nodes=replace(trace.nodes, pool=("",) * len(trace.nodes)),
+        services=no_services(),
+        service_node=np.zeros(0, np.int64),
+        tasks=tasks_of(trace.gpu_pods, trace.gpu_nodes, load, window, TICK_S, seed),
+        repairs=trace.repairs,
+        gpus=gpus_of(trace.gpu_nodes),
+    )
 
 
 def _nodes(source: ClusterSource, count: int, seed: int) -> NodeColumns:

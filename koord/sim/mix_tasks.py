@@ -42,6 +42,7 @@ def sized_tasks(source: BatchSource, tasks: BatchTasks, services: int, length_s:
         use_milli=use,
         queue=None if tasks.queue is None else tuple(tasks.queue[row] for row in rows),
         gang=None if tasks.gang is None else _gangs(tasks.gang, rows, turns),
+        gpu=None if tasks.gpu is None else tuple(tasks.gpu[row] for row in rows),
     )
 
 

@@ -51,6 +51,11 @@ class Series:
     "Work that was lost to evictions and failures."
     fragmentation: Floats
     "Share of free lent CPU on nodes that have less than a mean batch pod requests."
+    gpu_milli: Floats
+    "GPUs of nodes that are up."
+    gpu_allocated_milli: Floats
+    gpu_waiting_milli: Floats
+    "Asked for by pods that wait for a node."
     slow: Floats
     "Share of service samples whose response time was over the limit; NaN without a latency model."
     p99: Floats
@@ -129,6 +134,10 @@ class Totals:
     slow_percent: float
     "Of service samples: response time over the limit. NaN without a latency model."
     p99: float
+    gpu_allocated_percent: float
+    "Of all GPUs, in the mean over time, like the next one. NaN without GPUs."
+    gpu_waiting_percent: float
+    "Asked for by pods that wait for a node."
     moved: int
     "Pods that the descheduler moved."
     decisions: int

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from koord.api.configuration import scheduler_config
 from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
-from koord.api.kinds import NODES, PODS, Kind
+from koord.api.kinds import DEVICES, NODES, PODS, Kind
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
+from koord.api.protocol.crd.device import Device
 from koord.api.text.manifest import Manifests
 from koord.offline.driver import Driver
 from koord.offline.patched import patched
@@ -23,9 +24,10 @@ from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Nowhere, Placed
 from koord.scheduler.core.inputs import INPUTS
 from koord.scheduler.core.moment import Moment
+from koord.scheduler.plugins.devices.plugin import DeviceShare
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.stand_ins import is_stand_in
-from koord.sim import pods
+from koord.sim import packing, pods
 from koord.sim.cluster import Cluster
 from koord.sim.policies.policy import Band
 
@@ -45,8 +47,14 @@ class Decided:
     decisions: int = 0
 
 
-def configuration_of(manifests: Manifests | None) -> SchedulerConfiguration:
-    """The scheduler's configuration among manifests; the shipped one where there is none."""
+def configuration_of(manifests: Manifests | None, packed_by: str = "") -> SchedulerConfiguration:
+    """The scheduler's configuration among manifests; the shipped one where there is none. `packed_by`: the policy that
+    packs GPUs; empty: as the configuration says."""
+    config = _written(manifests)
+    return packing.configured(config, packed_by) if packed_by else config
+
+
+def _written(manifests: Manifests | None) -> SchedulerConfiguration:
     written = [
         (place, data)
         for place, data in (manifests.configurations if manifests is not None else ())
@@ -69,6 +77,7 @@ class Placing:
         *,
         seed: int,
         now_s: float,
+        devices: Sequence[Device] = (),
     ) -> None:
         now = Moment(pods.START_S + now_s, now_s)
         self.core = Core(profiles_of(config), seed=seed % 2**31, alone=True, now=now, hints=False)
@@ -84,9 +93,18 @@ class Placing:
                 self.core.put(kind, item)
         for node in nodes:
             self.core.put(NODES, node)
+        for device in devices:
+            self.core.put(DEVICES, device)
+        self.has_devices = bool(devices)
 
     def at(self, now_s: float) -> None:
         self.core.at(Moment(pods.START_S + now_s, now_s))
+        if self.has_devices:
+            # Policies that learn from pods do so when a running scheduler asks for writes.
+            for engine in self.core.engines.values():
+                for plugin in engine.profile.plugins:
+                    if plugin.name == DeviceShare.name and plugin.controller is not None:
+                        list(plugin.controller.writes())
 
     def lend(self, row: int, cpu_milli: int, memory_bytes: int) -> None:
         """A node shows other figures."""
@@ -159,7 +177,11 @@ def nodes_of(cluster: Cluster) -> list[Node]:
     columns = cluster.nodes
     return [
         pods.node(
-            name, int(cpu), int(memory), {**({"node-pool": pool} if pool else {}), **cluster.labels.get(name, {})}
+            name,
+            int(cpu),
+            int(memory),
+            {**({"node-pool": pool} if pool else {}), **cluster.labels.get(name, {})},
+            cluster.gpus.get(name),
         )
         for name, cpu, memory, pool in zip(
             columns.names, columns.cpu_milli, columns.memory_bytes, columns.pool, strict=True

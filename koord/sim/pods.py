@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol import names
 from koord.api.text.timestamp import from_seconds
+from koord.sim.columns import NO_GPU, GpuShare, NodeGpus
 from koord.sim.policies.policy import Band
 
 START_S: Final = 1_800_000_000.0
@@ -39,9 +40,12 @@ def stamp(now_s: float) -> str:
     return from_seconds(START_S + now_s)
 
 
-def node(name: str, cpu_milli: int, memory_bytes: int, labels: Mapping[str, str]) -> Node:
+def node(name: str, cpu_milli: int, memory_bytes: int, labels: Mapping[str, str], gpus: NodeGpus | None = None) -> Node:
     """Ready, and lending nothing."""
-    has = {"cpu": f"{cpu_milli}m", "memory": memory_bytes, "pods": _PODS}
+    has: dict[str, int | str] = {"cpu": f"{cpu_milli}m", "memory": memory_bytes, "pods": _PODS}
+    if gpus is not None:
+        has |= {names.RESOURCE_GPU_CORE: 100 * gpus.number, names.RESOURCE_GPU_MEMORY_RATIO: 100 * gpus.number}
+        labels = {names.LABEL_GPU_MODEL: gpus.model, **labels}
     return convert(
         Node,
         {
@@ -69,9 +73,14 @@ def unreachable(node: Node, is_down: bool) -> Node:
 
 
 @lru_cache(4096)
-def _batch_template(band: Band, cpu_milli: int, memory_bytes: int, queue: str, gang: str, members: int) -> Pod:
+def _batch_template(
+    band: Band, cpu_milli: int, memory_bytes: int, queue: str, gang: str, members: int, gpu: GpuShare
+) -> Pod:
     cpu, memory = RESOURCES[band]
     amounts: dict[str, int | str] = {cpu: f"{cpu_milli}m" if band == "plain" else cpu_milli, memory: memory_bytes}
+    if gpu.gpus:
+        percent = gpu.gpus * gpu.milli // 10
+        amounts |= {names.RESOURCE_GPU_CORE: percent, names.RESOURCE_GPU_MEMORY_RATIO: percent}
     labels = {names.LABEL_QOS_CLASS: "LS" if band == "plain" else "BE"}
     if queue:
         labels[names.LABEL_QUOTA_NAME] = queue
@@ -84,10 +93,19 @@ def _batch_template(band: Band, cpu_milli: int, memory_bytes: int, queue: str, g
                 "schedulerName": names.SCHEDULER_KOORD,
                 "priority": _PRIORITY[band],
                 "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
+                **_on_models(gpu),
             },
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         },
     )
+
+
+def _on_models(gpu: GpuShare) -> dict[str, Any]:
+    if not gpu.models:
+        return {}
+    rule = {"key": names.LABEL_GPU_MODEL, "operator": "In", "values": sorted(gpu.models)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
 def batch_pod(
@@ -100,9 +118,10 @@ def batch_pod(
     gang: str,
     members: int,
     job: str,
+    gpu: GpuShare = NO_GPU,
 ) -> Pod:
     """`members`: how many pods its gang has; `gang` and `queue` are empty where it has none. `job`: its owner."""
-    template = _batch_template(band, cpu_milli, memory_bytes, queue, gang, members)
+    template = _batch_template(band, cpu_milli, memory_bytes, queue, gang, members, gpu)
     owner = OwnerReference(api_version="batch/v1", kind="Job", name=job, uid=job, controller=True)
     metadata = replace(template.metadata, name=name, uid=name, creation_timestamp=created, owner_references=(owner,))
     return replace(template, metadata=metadata)

@@ -34,6 +34,9 @@ class PoolSums:
     "Of services with a response time; the two below are sums over these."
     slow: float = 0.0
     p99: float = 0.0
+    gpu: float = 0.0
+    gpu_allocated: float = 0.0
+    gpu_waiting: float = 0.0
     moved: int = 0
     decisions: int = 0
 
@@ -156,6 +159,8 @@ def totals_of(
         fairness=jain(shares) if len(shares) else 1.0,
         slow_percent=100 * sums.slow / sums.service_minutes if sums.service_minutes else np.nan,
         p99=sums.p99 / sums.service_minutes if sums.service_minutes else np.nan,
+        gpu_allocated_percent=_percent(sums.gpu_allocated, sums.gpu) if sums.gpu else np.nan,
+        gpu_waiting_percent=_percent(sums.gpu_waiting, sums.gpu) if sums.gpu else np.nan,
         moved=sums.moved,
         decisions=sums.decisions,
     )

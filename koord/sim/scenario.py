@@ -103,6 +103,9 @@ class BatchSource(Struct):
     pods: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
     """Services and batch pods together: the trace repeats, evenly over the duration, until there are that many. Only
     with arrivals: recorded."""
+    load: Annotated[float, Meta(gt=0, le=10)] | None = None
+    """Only for pods with GPUs: the share of all GPUs that pods would use in the mean if none had to wait. The trace's
+    days are brought to the length of the scenario, and repeated as often as this needs. Absent: 1."""
     cores: tuple[Annotated[int, Meta(ge=1, le=1024)], ...] = ()
     "Sizes of batch pods, each as likely as any other: use is scaled with them. Empty: as in the trace."
     memory_per_core: Memory = "1Gi"
@@ -202,6 +205,8 @@ class Scenario(Struct):
     latency: LatencySettings = LatencySettings()
     faults: FaultSettings = FaultSettings()
     descheduler: DeschedulerSettings | None = None
+    packing: Literal["", "ShadowPrices", "FGD", "MostAllocated", "LeastAllocated"] = ""
+    "The policy that packs GPUs; empty: as the scheduler's configuration says."
     manifests: tuple[str, ...] = ()
     "Files with ElasticQuotas, PodGroups, a KubeSchedulerConfiguration and a DeschedulerConfiguration."
     restart: SomeTime = "6h"

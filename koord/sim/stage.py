@@ -18,6 +18,7 @@ from koord.sim.latency import LatencyModel
 from koord.sim.lending import Lender, band_of
 from koord.sim.minutes import Floats, Ints
 from koord.sim.outcome import EvictedBy
+from koord.sim.packing import capacity_of
 from koord.sim.placing import configuration_of
 from koord.sim.publishing import Gates
 from koord.sim.recording import WHOLE
@@ -66,6 +67,8 @@ class Stage:
     most_decisions: int
     latency: LatencyModel | None
     descheduler: Descheduler | None
+    gpu_milli: Floats
+    "By node."
     has_restarted: bool = False
     "Since the last minute."
     meanwhile: Meanwhile = field(default_factory=lambda: Meanwhile())
@@ -100,7 +103,7 @@ def stage_of(
     nodes, world = cluster.nodes, first(cluster)
     source = source_of(cluster.tasks)
     making = making_of(cluster, source, band_of(lenders))
-    config = configuration_of(manifests)
+    config = configuration_of(manifests, scenario.packing)
     marks = {lender.pool: lender.settings.mark_percent for lender in lenders}
     strategies = {lender.pool: lender.settings.colocation for lender in lenders}
     capacity = nodes.cpu_milli.astype(np.float64)
@@ -132,6 +135,7 @@ def stage_of(
         most_decisions=max(1, round(scenario.scheduler.pods_per_second * TICK_S)),
         latency=latency,
         descheduler=descheduler_of(scenario, manifests),
+        gpu_milli=capacity_of(nodes.names, cluster.gpus),
     )
 
 

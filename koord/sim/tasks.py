@@ -18,6 +18,7 @@ import numpy as np
 
 from koord.sim.columns import BatchTasks
 from koord.sim.minutes import Floats, Ints
+from koord.sim.packing import gpu_milli_of
 from koord.sim.scenario import TICK_S
 
 ENDED_S: Final = 1e-6
@@ -53,6 +54,8 @@ class TaskSource:
     "By value of `use_milli`: the work of its task before it."
     work: Floats
     "By task."
+    gpu_milli: Floats
+    "By task, of all GPUs together."
 
     @property
     def duration_s(self) -> Floats:
@@ -74,7 +77,7 @@ def source_of(tasks: BatchTasks) -> TaskSource:
     total = np.concatenate(([0.0], np.cumsum(per_value)))
     begins = np.repeat(total[tasks.offset[:-1]], np.diff(tasks.offset))
     work = total[tasks.offset[1:]] - total[tasks.offset[:-1]]
-    return TaskSource(tasks, total[:-1] - begins, work)
+    return TaskSource(tasks, total[:-1] - begins, work, gpu_milli_of(tasks))
 
 
 def _by_minutes(tasks: BatchTasks) -> BatchTasks:
@@ -95,6 +98,7 @@ def _by_minutes(tasks: BatchTasks) -> BatchTasks:
         use,
         tasks.queue,
         tasks.gang,
+        tasks.gpu,
     )
 
 

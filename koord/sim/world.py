@@ -14,8 +14,9 @@ import numpy as np
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.kubernetes.pod import Pod
 from koord.api.text.manifest import Manifests
-from koord.sim import pods
+from koord.sim import packing, pods
 from koord.sim.cluster import UNPLACED, Cluster
+from koord.sim.columns import NO_GPU
 from koord.sim.minutes import Flags, Floats, Ints
 from koord.sim.placing import Placing, nodes_of
 from koord.sim.policies.policy import Band
@@ -155,6 +156,7 @@ class Making:
             f"{gang}-{repeated}" if gang else "",
             members,
             self.job(number, row)[0],
+            tasks.gpu[row] if tasks.gpu is not None else NO_GPU,
         )
 
     def service(self, world: World, service: int, now_s: float) -> Pod:
@@ -187,7 +189,8 @@ def scheduler_of(
 ) -> Scheduler:
     """A scheduler that has just started and reads the cluster."""
     names = making.cluster.nodes.names
-    placing = Placing(nodes_of(making.cluster), making.band, config, manifests, seed=seed, now_s=now_s)
+    devices = [packing.device(name, gpus) for name, gpus in making.cluster.gpus.items()]
+    placing = Placing(nodes_of(making.cluster), making.band, config, manifests, seed=seed, now_s=now_s, devices=devices)
     for row in np.flatnonzero(world.shown_milli >= 0).tolist():
         placing.lend(row, int(world.shown_milli[row]), int(world.shown_bytes[row]))
     for row in np.flatnonzero(~world.up).tolist():

@@ -46,6 +46,9 @@ def outcome(
         fragmentation=np.full(minutes, 0.1),
         room_milli=capacity * 0.85 - services,
         arrived_milli_s=batch * 60,
+        gpu_milli=np.zeros(minutes),
+        gpu_allocated_milli=np.zeros(minutes),
+        gpu_waiting_milli=np.zeros(minutes),
         slow=nothing,
         p99=nothing,
     )
@@ -93,6 +96,8 @@ def totals(work_core_hours: float, violated_percent: float, minutes: int, batch_
         fairness=0.98,
         slow_percent=float("nan"),
         p99=float("nan"),
+        gpu_allocated_percent=float("nan"),
+        gpu_waiting_percent=float("nan"),
         moved=0,
         decisions=600,
     )

@@ -116,6 +116,8 @@ LINES: Final[tuple[Line, ...]] = (
     ("batch work, core-hours", _of(lambda totals: core_hours(totals.work_milli_s)), amount),
     ("  of the oracle's", lambda side, outcome: side.of_oracle(outcome), share),
     ("  of the fluid bound", lambda side, outcome: side.of_bound(outcome), share),
+    ("GPUs allocated", _of(lambda totals: totals.gpu_allocated_percent), share),
+    ("GPUs that pods wait for", _of(lambda totals: totals.gpu_waiting_percent), share),
     ("CPU used", lambda side, outcome: used_percent(outcome), share),
     ("  by batch", _of(lambda totals: totals.batch_percent), share),
     ("  by services", _of(lambda totals: totals.services_percent), share),
@@ -173,6 +175,11 @@ def headline(side: SideBySide, chosen: Run) -> str:
     totals = chosen.outcome.totals
     if not totals.minutes:
         return f"{chosen.name} was stopped within the warm-up, which no figure counts."
+    if math.isfinite(totals.gpu_allocated_percent):
+        return (
+            f"{chosen.name} has {share(totals.gpu_allocated_percent)} of all GPUs allocated in the mean,"
+            f" while pods wait for {share(totals.gpu_waiting_percent)} of them."
+        )
     alone = next((run for run in side.runs if run.name == "none" and run is not chosen), None)
     if alone is not None and not alone.outcome.totals.minutes:
         alone = None
