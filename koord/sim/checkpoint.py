@@ -117,7 +117,8 @@ def _packed(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         arrays.append(value)
         return {"array": len(arrays) - 1}
     if is_dataclass(value):
-        content = {field.name: _packed(getattr(value, field.name), arrays) for field in fields(value)}
+        # What is not given to a dataclass follows from its other fields.
+        content = {field.name: _packed(getattr(value, field.name), arrays) for field in fields(value) if field.init}
         return {"type": type(value).__name__, "fields": content}
     if isinstance(value, Mapping):
         return {"map": [[key, _packed(item, arrays)] for key, item in value.items()]}
@@ -125,6 +126,9 @@ def _packed(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         return {"list": [_packed(item, arrays) for item in value]}
     if isinstance(value, tuple):
         return {"tuple": [_packed(item, arrays) for item in value]}
+    if isinstance(value, msgspec.Struct):
+        # A setting, which the scenario says and no minute changes.
+        return {"setting": type(value).__name__}
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -136,6 +140,8 @@ def _filled(like: Any, packed: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     """What was packed, of the type of `like`."""
     if not isinstance(packed, dict):
         return packed
+    if "setting" in packed:
+        return like
     if "array" in packed:
         return arrays[packed["array"]]
     if "fields" in packed:

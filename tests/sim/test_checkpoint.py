@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 from koord.sim.checkpoint import CheckpointError
+from koord.sim.policies.registry import POLICIES
 from koord.sim.run import run
 from tests.sim import small
 from tests.sim.small import Fixed
@@ -50,6 +51,14 @@ def test_a_damaged_checkpoint_is_refused(cut: int) -> None:
     _, saved = checkpoints()
     with pytest.raises(CheckpointError, match="damaged"):
         run(SCENARIO, CLUSTER, {"": POLICY}, seed=1, resume=saved[0][:cut])
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_every_policy_resumes(name: str) -> None:
+    scenario, saved = small.scenario(duration="30m", restart="15m"), list[bytes]()
+    policies = {"": POLICIES[name]}
+    whole = run(scenario, CLUSTER, policies, save=saved.append).as_json()
+    assert json.dumps(run(scenario, CLUSTER, policies, resume=saved[0]).as_json()) == json.dumps(whole)
 
 
 def test_a_flipped_byte_is_noticed() -> None:
