@@ -12,7 +12,7 @@ from koord.sim.report.curves import Dot, scatter
 from koord.sim.report.page import rows
 from koord.sim.sweep import Setting, table
 
-TITLE: Final = "Batch work by minutes above the mark"
+TITLE: Final = "Work by share above the mark"
 
 
 def page(scenario: str, settings: Sequence[Setting], seeds: int, notes: Sequence[str] = ()) -> str:
@@ -21,11 +21,12 @@ def page(scenario: str, settings: Sequence[Setting], seeds: int, notes: Sequence
         for setting in settings
     ]
     front = sorted((i for i, setting in enumerate(settings) if setting.on_front), key=lambda i: (dots[i].x, dots[i].y))
-    marks = [(svg.BLUE, "on the front: no other setting does more work with as few violations"), (svg.GREY, "others")]
+    marks = [(svg.BLUE, "on the front"), (svg.GREY, "others")]
     how = "; ".join((f"means over {counted(seeds, 'seed')}", *notes))
     body = [
         f"<h1>koord sim: a sweep of {escape(scenario)}</h1>",
-        f'<p class="big">{counted(len(settings), "setting")}, {len(front)} of them worth considering.</p>',
+        f'<p class="big">{counted(len(settings), "setting")}, {len(front)} of them worth considering:'
+        " no other one does more work with as few violations.</p>",
         f'<div class="plots">{scatter(TITLE, dots, front, marks, "core-hours", "%")}</div>',
         "<h2>Settings</h2>",
         rows(table(settings)),
