@@ -13,6 +13,13 @@ oracle     a policy that knows the next hour
 fluid      the most that any policy could do
 chance     numbers from a seed and names
 run        a run, minute by minute
+steps      the steps of a minute, on a stage that holds the world and the scheduler
+physics    how use varies in a minute, and what batch gets; curves and tasks say who wants what
+placing    the scheduler's core, with pods and nodes as objects
+publishing when the manager writes what nodes lend
+descheduling  a round of the descheduler, and the moves that it begins
+faults     failures of nodes and lost reports
+checkpoint the state of a run as bytes, and back
 jobs       which runs answer a question
 overrides  what `--set` changes in a scenario
 statistics means over seeds, with intervals
