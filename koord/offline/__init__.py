@@ -20,6 +20,7 @@
 | `deschedule` | what the descheduler would move |
 | `node_resources` | what nodes lend, and how that is computed |
 | `preview`, `would_evict` | what a new slo-controller-config would change, and evict |
+| `policy_preview` | what nodes would lend by another policy |
 | `rollout_preview` | what a feature would do if it were rolled out now |
 | `recommend`, `recommend_patch` | what workloads should request, and the patch for it |
 | `gangs`, `quotas` | the figures of `koord top` |

@@ -22,7 +22,7 @@ HOURS: Final = np.arange(DAYS * 288, dtype=np.float64) * np.float64(STEP_S / 360
 LEAST_MILLI, MOST_MILLI = 250, 4000
 SHORTEST_S, LONGEST_S = 180, 14_400
 MEMORY_BYTES_PER_MILLI: Final = 1 << 20
-Shape: TypeAlias = Callable[[float], NDArray[np.float64]]
+Curve: TypeAlias = Callable[[float], NDArray[np.float64]]
 
 
 def _wave(share: float) -> NDArray[np.float64]:
@@ -46,7 +46,7 @@ def _weekly(share: float) -> NDArray[np.float64]:
     return np.where(HOURS // 24 % 7 < 5, _wave(share), 0.03)
 
 
-SHAPES: Final[tuple[Shape, ...]] = (_wave, _wave, _flat, _nightly, _jumps, _weekly)
+SHAPES: Final[tuple[Curve, ...]] = (_wave, _wave, _flat, _nightly, _jumps, _weekly)
 
 
 def read(_: Streams) -> Trace:
