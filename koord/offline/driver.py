@@ -10,15 +10,13 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from koord.api.kinds import PODS, RESERVATIONS
+from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
-from koord.api.protocol.crd.reservation import Reservation as ReservationObject
 from koord.offline.patched import patched
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Broken, Decision
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.writes import BindingPlan, Delete, Patch
-from koord.scheduler.plugins.reservation.rooms import Rooms
 
 
 class Driver:
@@ -33,11 +31,11 @@ class Driver:
 
     def step(self) -> Decision | None:
         """The next decision, carried out. A plugin that fails ends the run."""
-        self._write()
+        self.write()
         decision = self.core.decide()
         if isinstance(decision, Bind):
             self._bind(decision)
-            self._write()
+            self.write()
         elif isinstance(decision, Broken) and decision.error is not None:
             raise decision.error
         return decision
@@ -68,33 +66,27 @@ class Driver:
         for step in plan.steps:
             for write in step.writes():
                 if isinstance(write, Patch) and write.kind is PODS:
-                    self._patch_pod(write)
+                    self._patch(write)
         for patch in (plan.patch, plan.binding):
             if isinstance(patch, Patch):
                 self._patch(patch)
 
-    def _patch_pod(self, patch: Patch) -> None:
-        old = self.running.get(f"{patch.namespace}/{patch.name}")
-        if old is not None:
-            self.core.put(PODS, patched(old, patch.body), old)
-
-    def _write(self) -> None:
+    def write(self) -> None:
         """Applies what later decisions depend on."""
         for write in self.core.take_writes(decisive=True):
             if isinstance(write, Patch):
                 self._patch(write)
-            elif isinstance(write, Delete):
-                self.core.removed(RESERVATIONS, self.reservations()[write.name])
+            elif isinstance(write, Delete) and (old := self.core.objects(write.kind).get(write.name)) is not None:
+                self.core.removed(write.kind, old)
 
     def _patch(self, patch: Patch) -> None:
-        old = self.reservations()[patch.name]
-        self.core.put(RESERVATIONS, patched(old, patch.body), old)
-
-    def reservations(self) -> dict[str, ReservationObject]:
-        """By name, in their current state."""
-        if Rooms.name not in self.core.cluster.noting:
-            return {}
-        return {obj.metadata.name: obj for obj in self.core.cluster.notes(Rooms).objects.values()}
+        """Patches a running pod, or an object that is placed like pods. No decision depends on others."""
+        if patch.kind is PODS:
+            old = self.running.get(f"{patch.namespace}/{patch.name}")
+        else:
+            old = self.core.objects(patch.kind).get(patch.name)
+        if old is not None:
+            self.core.put(patch.kind, patched(old, patch.body), old)
 
 
 def merged(texts: Mapping[str, str], patch: Mapping[str, str | None]) -> dict[str, str]:

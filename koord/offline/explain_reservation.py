@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from koord.api.kinds import RESERVATIONS
 from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.crd.reservation import Reservation, ReservationOwner, ReservationPhase
@@ -76,7 +77,7 @@ def explain_reservation(
     """Raises `Invalid` where manifests are faulty, `NoSuchReservation`."""
     world = world_of(manifests, profiles, now_s=now_s, seed=seed, rounds=1)
     driver = Driver(world.core)
-    reservations = driver.reservations()
+    reservations = world.core.objects(RESERVATIONS)
     if name not in reservations:
         near = difflib.get_close_matches(name, reservations, n=3)
         hint = f"; there is {', '.join(near)}" if near else ""
@@ -86,7 +87,7 @@ def explain_reservation(
 
 
 def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
-    ask = Ask(reserve_pod(driver.reservations()[name]))
+    ask = Ask(reserve_pod(world.core.objects(RESERVATIONS)[name]))
     explanation, core = None, world.core
     if not ask.spec.node_name and not ask.pod.is_finished:
         driver.wait(world.waiting)
@@ -94,7 +95,7 @@ def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
             driver.step()
         engine = world.engine_of(ask) or next(iter(core.engines.values()))
         explanation = scheduler.explain(engine, ask)
-    reservation = driver.reservations()[name]
+    reservation = core.objects(RESERVATIONS)[name]
     status, spec = reservation.status, reservation.spec
     waiting = sorted((ask for ask in world.waiting if owns(spec.owners, ask.meta)), key=lambda ask: ask.key)
     has, used = amounts(status.allocatable), amounts(status.allocated)

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from koord.api.kinds import POD_GROUPS
+from koord.api.kinds import POD_GROUPS, RESERVATIONS
 from koord.api.protocol.crd.reservation import Reservation
 from koord.api.protocol.names import ANNOTATION_RESERVATION_NAME
 from koord.api.text.counted import counted
@@ -226,7 +226,8 @@ class _Run:
     def reservations(self) -> dict[str, ReservationPlan]:
         """All that there are, as the scheduler would leave them."""
         return {
-            name: self._reservation(reservation) for name, reservation in sorted(self.driver.reservations().items())
+            name: self._reservation(reservation)
+            for name, reservation in sorted(self.world.core.objects(RESERVATIONS).items())
         }
 
     def _reservation(self, reservation: Reservation) -> ReservationPlan:

@@ -114,7 +114,7 @@ class _Move:
 
     def _state(self) -> MigrationState:
         placing = self.stage.scheduler.placing
-        reservation = placing.driver.reservations().get(reservation_name(self.job))
+        reservation = placing.core.objects(RESERVATIONS).get(reservation_name(self.job))
         owners = reservation.status.current_owners if reservation is not None else ()
         bound = placing.pods.get(f"{owners[0].namespace}/{owners[0].name}") if owners else None
         return MigrationState(placing.pods.get(self.pod.metadata.key), reservation, bound)
@@ -128,7 +128,7 @@ class _Move:
 
     def _drop(self, name: str) -> None:
         placing = self.stage.scheduler.placing
-        reservation = placing.driver.reservations().get(name)
+        reservation = placing.core.objects(RESERVATIONS).get(name)
         if reservation is not None:
             placing.core.removed(RESERVATIONS, reservation)
 

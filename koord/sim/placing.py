@@ -24,7 +24,6 @@ from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Nowhere, Placed
 from koord.scheduler.core.inputs import INPUTS
 from koord.scheduler.core.moment import Moment
-from koord.scheduler.plugins.devices.plugin import DeviceShare
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.stand_ins import is_stand_in
 from koord.sim import packing, pods
@@ -95,16 +94,10 @@ class Placing:
             self.core.put(NODES, node)
         for device in devices:
             self.core.put(DEVICES, device)
-        self.has_devices = bool(devices)
 
     def at(self, now_s: float) -> None:
         self.core.at(Moment(pods.START_S + now_s, now_s))
-        if self.has_devices:
-            # Policies that learn from pods do so when a running scheduler asks for writes.
-            for engine in self.core.engines.values():
-                for plugin in engine.profile.plugins:
-                    if plugin.name == DeviceShare.name and plugin.controller is not None:
-                        list(plugin.controller.writes())
+        self.driver.write()
 
     def lend(self, row: int, cpu_milli: int, memory_bytes: int) -> None:
         """A node shows other figures."""

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from koord.api.kinds import RESERVATIONS
 from koord.api.machinery.faults import BadInput
 from koord.api.text import manifest
 from koord.sim.cluster import Cluster
@@ -47,9 +48,9 @@ def test_pods_leave_hot_nodes_for_the_room_that_was_reserved_for_them() -> None:
     used = np.bincount(playing.world.service_node, minlength=NODES) * 1200 / 16_000
     assert moved > 0
     assert used.max() < 0.8
-    assert not playing.scheduler.placing.driver.reservations() or all(
+    assert not playing.scheduler.placing.core.objects(RESERVATIONS) or all(
         reservation.status.phase == "Succeeded"
-        for reservation in playing.scheduler.placing.driver.reservations().values()
+        for reservation in playing.scheduler.placing.core.objects(RESERVATIONS).values()
     )
 
 

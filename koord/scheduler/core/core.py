@@ -11,12 +11,13 @@ Live, `koord plan`, `koord explain` and tests drive it, and decide nothing thems
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from koord.api.kinds import PODS, Kind
 from koord.api.machinery.shield import Shield
+from koord.api.machinery.struct import Struct
 from koord.scheduler.core.cycle import Cycle
 from koord.scheduler.core.decision import Bind, Decision
 from koord.scheduler.core.entity import Attempt, Entity, Where
@@ -31,6 +32,7 @@ from koord.scheduler.profiles import Profiles
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.stand_ins import is_stand_in
 
+Thing = TypeVar("Thing", bound=Struct)
 START: Final = Moment(0.0, 0.0)
 BindingOutcome: TypeAlias = Literal["bound", "refused", "failed", "again"]
 """How a binding ended. `again`: it failed, the pod keeps its place, and the binding will be retried."""
@@ -143,6 +145,10 @@ class Core:
                     writes.extend(controller.writes())
         outbox = self.cluster.outbox
         return writes if decisive else [*(outbox.popleft() for _ in range(len(outbox))), *writes]
+
+    def objects(self, kind: Kind[Thing]) -> Mapping[str, Thing]:
+        """The current objects, by name, of a kind that a plugin has placed like pods; none of any other kind."""
+        return self.feed.objects.get(kind, {})
 
     def writes_in_s(self) -> float:
         """Seconds until plugins must be asked again for writes, even if nothing happens. 0 if a plugin may now admit a

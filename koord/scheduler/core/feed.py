@@ -84,6 +84,8 @@ class Feed:
         self._taking: dict[Kind[Any], list[Taking]] = {}
         self._standing: dict[Kind[Any], Callable[[Any], Pod]] = {}
         "Kinds whose objects are placed like pods, and what stands for one."
+        self.objects: dict[Kind[Any], dict[str, Any]] = {}
+        "The current objects of these kinds, by name."
         plugins = list(plugins)
         self._refusals = [plugin.refusals for plugin in plugins if plugin.refusals is not None]
         for plugin in plugins:
@@ -93,6 +95,7 @@ class Feed:
                 self._taking.setdefault(taking.kind, []).append(taking)
                 if taking.stand_in is not None:
                     self._standing[taking.kind] = taking.stand_in
+                    self.objects[taking.kind] = {}
         self._job_of: dict[str, str] = {}
         "By pod, the key of its entity, where that is a job."
         self._homeless: dict[str, dict[str, PodRecord]] = {}
@@ -170,6 +173,7 @@ class Feed:
         stand_in = self._standing.get(kind)
         if stand_in is None:
             return
+        self.objects[kind][new.metadata.name] = new
         pod, before = stand_in(new), None if old is None else stand_in(old)
         self.hear(PODS, pod, before)
         if pod.spec.node_name and not pod.is_finished and (pod != before or old is None or old.spec != new.spec):
@@ -179,8 +183,12 @@ class Feed:
     def remove_like_pod(self, kind: Kind[Any], old: Any) -> None:
         self.tell_plugins_gone(kind, old)
         stand_in = self._standing.get(kind)
-        if stand_in is not None:
-            self.hear(PODS, None, stand_in(old))
+        if stand_in is None:
+            return
+        current = self.objects[kind].get(old.metadata.name)
+        if current is not None and current.metadata.uid == old.metadata.uid:
+            del self.objects[kind][old.metadata.name]
+        self.hear(PODS, None, stand_in(old))
 
     def engine_of(self, pod: Pod | Ask) -> Engine | None:
         """The engine that decides about a pod; None if another scheduler does."""

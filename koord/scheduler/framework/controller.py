@@ -30,5 +30,5 @@ class Controller:
     """Answers for people who inspect a running scheduler: by a path below the plugin's name (`node/:nodeName`), a
     function from that name to JSON."""
     decides: bool = False
-    """Whether later decisions depend on what it writes, as they do on a reservation's status. Where no time passes,
-    only its writes are carried out: others report what has happened, at limited rates."""
+    """Whether later decisions depend on its writes, as they do on a reservation's status, or on what it renews when
+    it is asked for them. Offline, no other controller is asked: others report what has happened, at limited rates."""

@@ -7,13 +7,17 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from koord.api.kinds import NAMESPACES, PODS
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.kinds import NAMESPACES, NODES, PODS, RESERVATIONS
 from koord.api.kubernetes.core import Namespace
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
+from koord.scheduler.core.core import Core
 from koord.scheduler.core.entity import Where
+from koord.scheduler.profiles import profiles_of
 from tests.scheduler.core.build import Fed, changed, deleting, finished, node, pod
+from tests.scheduler.reservations import reservation
 
 KEY = "shop/a"
 
@@ -322,3 +326,18 @@ def test_a_pod_whose_promised_node_went_away_has_room_made_elsewhere() -> None:
     assert fed.nowhere().ask.key == "shop/high"
     fed.delete(first)
     assert fed.nowhere().remedy.node == "n2"
+
+
+def test_drivers_get_the_current_objects_that_are_placed_like_pods_whatever_the_order_of_changes() -> None:
+    core = Core(profiles_of(SHIPPED))
+    first = reservation("night")
+    successor = replace(first, metadata=replace(first.metadata, uid="another"))
+    core.put(NODES, node("n1"))
+    core.put(RESERVATIONS, first)
+    assert core.objects(RESERVATIONS) == {"night": first}
+    core.put(RESERVATIONS, successor)
+    core.removed(RESERVATIONS, first)
+    assert core.objects(RESERVATIONS) == {"night": successor}
+    core.removed(RESERVATIONS, successor)
+    assert core.objects(RESERVATIONS) == {}
+    assert core.objects(NODES) == {}, "those are no objects of a plugin"

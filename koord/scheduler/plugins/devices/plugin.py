@@ -91,7 +91,7 @@ class DeviceShare(Plugin):
             rows_of(cluster, self._packs)
         if self._adapts:
             cluster.index(Locks)
-        self.controller = Controller(partial(self._renew, cluster), services=self._services(cluster))
+        self.controller = Controller(partial(self._renew, cluster), services=self._services(cluster), decides=True)
 
     def _renew(self, cluster: Cluster) -> Iterable[Write]:
         """Prices are made between decisions, and locks end."""
