@@ -1,15 +1,15 @@
 """The result of the same load without co-location: the same nodes, services, jobs and seed, in the simulator.
 
 Policy `none`: batch pods request cpu and memory like all others, and run on what services do not request. All else
-favours them: no quota limits a tenant, no node selector limits a pod, none is moved or evicted, and pods start at once.
-A minute of the simulator is a step of the demo: four seconds, or longer in a run that took long.
+favours them: no quota limits a tenant, none is moved or evicted, and pods start at once. Services are spread over
+their pools. A minute of the simulator is a step of the demo: four seconds, or longer in a run that took long.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,14 +17,14 @@ import numpy as np
 
 from koord.api.kinds import DEPLOYMENTS
 from koord.api.text.quantity import milli, value
-from koord.sim.cluster import UNPLACED, ArrivalView, Cluster
+from koord.sim.cluster import ArrivalView, Cluster
 from koord.sim.columns import BatchTasks, ServiceCurves, no_tasks
 from koord.sim.minutes import NodeColumns
 from koord.sim.policies.registry import POLICIES
 from koord.sim.run import run
 from koord.sim.scenario import TICK_S, from_data
 from koord_minicluster.demo.ledger import ClusterSample
-from koord_minicluster.demo.scenario import ENCODE, TENANTS, TRAIN, TUNE, Json, Scenario
+from koord_minicluster.demo.scenario import ENCODE, LABEL_POOL, TENANTS, TRAIN, TUNE, Json, Scenario
 from koord_minicluster.demo.story import ROUND_S, TIMES_S, Submission, due
 from koord_minicluster.hollow.load_model import Band, Load, NodeShape, PodShape, Usage
 
@@ -69,7 +69,7 @@ def simulate(
             },
             "demo",
         ),
-        _cluster(names, machines, system, list(_services(scenario, load, times_s))),
+        _cluster(scenario.pools(), machines, system, list(_services(scenario, load, times_s))),
         {"": POLICIES["none"]},
         seed=scenario.seed,
         arrivals=story,
@@ -155,6 +155,7 @@ class Story:
 @dataclass(frozen=True, slots=True)
 class _Service:
     pod: PodShape
+    pool: str
     use: list[float]
     "By step; NaN where the pod does not exist."
 
@@ -166,7 +167,8 @@ def _services(scenario: Scenario, load: Load, times_s: Sequence[float]) -> Itera
         if kind is DEPLOYMENTS and manifest["metadata"]["namespace"] not in TENANTS:
             for number in range(manifest["spec"]["replicas"]):
                 pod = _pod_shape(manifest, number, Band.SERVICE, began_s)
-                yield _Service(pod, [load.of_pod(pod, at_s).cpu_milli for at_s in times_s])
+                pool = manifest["spec"]["template"]["spec"]["nodeSelector"][LABEL_POOL]
+                yield _Service(pod, pool, [load.of_pod(pod, at_s).cpu_milli for at_s in times_s])
     for shape in (TUNE, TRAIN):
         rounds = int((times_s[-2] - began_s) // ROUND_S) + 1
         for number in range(1, rounds + 1):
@@ -176,12 +178,12 @@ def _services(scenario: Scenario, load: Load, times_s: Sequence[float]) -> Itera
             for replica in range(manifest["spec"]["completions"]):
                 pod = _pod_shape(manifest, replica, Band.SERVICE, starts_s)
                 use = [load.of_pod(pod, at_s).cpu_milli if starts_s <= at_s < ends_s else math.nan for at_s in times_s]
-                yield _Service(pod, use)
+                yield _Service(pod, "training", use)
 
 
-def _cluster(names: tuple[str, ...], machines: Machines, system: Any, services: Sequence[_Service]) -> Cluster:
-    """What runs outside of pods is a service of its own on each node, which requests nothing."""
-    count = len(names)
+def _cluster(pools: Mapping[str, str], machines: Machines, system: Any, services: Sequence[_Service]) -> Cluster:
+    """`pools`: by node. What runs outside of pods is a service of its own on each node, and requests nothing."""
+    names, count = tuple(pools), len(pools)
     return Cluster(
         NodeColumns(
             names,
@@ -198,9 +200,21 @@ def _cluster(names: tuple[str, ...], machines: Machines, system: Any, services: 
                 [0] * count + [service.pod.request.memory_bytes for service in services], np.int64
             ),
         ),
-        np.concatenate((np.arange(count), np.full(len(services), UNPLACED))).astype(np.int64),
+        np.array([*range(count), *_spread(services, pools)], np.int64),
         no_tasks(),
     )
+
+
+def _spread(services: Sequence[_Service], pools: Mapping[str, str]) -> Iterator[int]:
+    """The row of the node of each service: one after the other through its pool."""
+    rows: dict[str, list[int]] = {}
+    for row, pool in enumerate(pools.values()):
+        rows.setdefault(pool, []).append(row)
+    taken: Counter[str] = Counter()
+    for service in services:
+        nodes = rows[service.pool]
+        yield nodes[taken[service.pool] % len(nodes)]
+        taken[service.pool] += 1
 
 
 def _pod_shape(manifest: Json, number: int, band: Band, started_s: float) -> PodShape:
