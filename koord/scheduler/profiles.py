@@ -82,7 +82,9 @@ class Profiles:
 
 def _hint(plugins: Sequence[Plugin], cluster: Cluster | None) -> Hint | None:
     """The closer look of plugins of one name, of several profiles; None where one of them is helped by any event."""
-    looks = [plugin.helps for plugin in plugins if plugin.helps is not None]
+    looks = [
+        plugin.queueing.helps for plugin in plugins if plugin.queueing is not None and plugin.queueing.helps is not None
+    ]
     if cluster is None or len(looks) < len(plugins):
         return None
 

@@ -7,6 +7,7 @@ from typing import Any
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
+from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Plugin
@@ -73,3 +74,10 @@ def engine(*nodes: Node, plugins: tuple[Plugin, ...] = ROW_LOCAL, seed: int = 0)
     for each in nodes:
         cluster.put_node(each)
     return Engine(cluster, Profile("default-scheduler", plugins, WEIGHTS))
+
+
+def helps(plugin: Plugin, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
+    """Whether a plugin that looks closer at events says that one could help a pod."""
+    assert plugin.queueing is not None
+    assert plugin.queueing.helps is not None
+    return plugin.queueing.helps(ask, event, cluster)

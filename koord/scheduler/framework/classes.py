@@ -41,7 +41,7 @@ class Classes:
         self._telling_apart = [
             plugin for plugin in plugins if plugin.compile is not None or plugin.stand_ins is not None
         ]
-        preferring = {name for name, _ in profile.at("preFilter", "prefers")}
+        preferring = {name for name, part in profile.at("preFilter", "nominating") if part.prefers is not None}
         self._preferring = [plugin for plugin in profile.plugins if plugin.name in preferring]
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._last: PodClass | None = None

@@ -21,6 +21,7 @@ from koord.scheduler.framework.exact import WorkedOut, exact_checks
 from koord.scheduler.framework.exact_check import Objection
 from koord.scheduler.framework.job_placing import JobPlacing, NoPlan
 from koord.scheduler.framework.jobs import JobNeed, Jobs, Permit
+from koord.scheduler.framework.nominating import Nominating
 from koord.scheduler.framework.placement import Placement as Placement
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.framework.profile import Profile as Profile
@@ -34,7 +35,6 @@ from koord.scheduler.state.notes import with_note
 from koord.scheduler.state.pods import NotesOf, PodRecord
 from koord.scheduler.state.table import Array, Row
 
-Prefers: TypeAlias = Callable[[Ask, Cluster], Sequence[Row]]
 Reserves: TypeAlias = Callable[[Ask, Row, Cluster, object], object]
 
 
@@ -58,7 +58,8 @@ class Engine:
         self._refusals = ProfileRefusals(profile)
         self.refuses = bool(self._refusals)
         "Whether a plugin may currently refuse pods on every node."
-        self._preferring: list[tuple[str, Prefers]] = profile.at("preFilter", "prefers")
+        nominating: list[tuple[str, Nominating]] = profile.at("preFilter", "nominating")
+        self._preferring = [part.prefers for _, part in nominating if part.prefers is not None]
         self._reserving: list[tuple[str, Reserves]] = profile.at("reserve", "reserve")
         self._helping: list[tuple[str, Callable[[Ask, Engine], Remedy | None]]] = profile.at(
             "postFilter", "post_filter"
@@ -67,7 +68,11 @@ class Engine:
         self._planning: list[tuple[str, Jobs]] = profile.at("permit", "jobs")
         self._jobs = [plugin.jobs for plugin in profile.plugins if plugin.jobs is not None]
         self._stand_ins: list[tuple[str, StandIns]] = profile.at("bind", "stand_ins")
-        self._meeting = [plugin.meets for plugin in profile.plugins if plugin.meets is not None]
+        self._meeting = [
+            plugin.nominating.meets
+            for plugin in profile.plugins
+            if plugin.nominating is not None and plugin.nominating.meets is not None
+        ]
         self._after = AfterPlacing(cluster, profile)
 
     @property
@@ -153,7 +158,7 @@ class Engine:
 
     def preferred(self, ask: Ask) -> Sequence[Row]:
         """Rows that a pod is tried on before all others, in their order: what the first plugin that has any says."""
-        for _, prefers in self._preferring:
+        for prefers in self._preferring:
             rows = prefers(ask, self.cluster)
             if rows:
                 return rows

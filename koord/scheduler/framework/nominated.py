@@ -1,7 +1,8 @@
 """Pods that were promised a node, as those see them who must leave them their room.
 
 Of what a promise takes, amounts count in every verdict by amounts (`Promised`); scores do not know of promises. The
-rest (ports, terms, disks) is looked at only where the row that won has a promise, and a plugin says that it `meets`.
+rest (ports, terms, disks) is looked at only where the row that won has a promise, and `Nominating.meets` of a plugin
+says so.
 """
 
 from __future__ import annotations

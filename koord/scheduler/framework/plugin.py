@@ -8,12 +8,13 @@
     post_filter(...)        what would make room for a pod that fits nowhere: victims, for example
     takes()                 the kinds of objects that it looks at beside pods and nodes
 
-What few plugins need is in objects of its own, which a plugin makes when it is attached to a cluster:
+What few plugins need is in objects of its own, which a plugin makes at the latest when it is attached to a cluster:
 
     refusals    `Refusals`: it turns pods away whatever the node, as things are now
     jobs        `Jobs`: pods that are placed together
     stand_ins   `StandIns`: other objects that are placed like pods
-    queueing    `Queueing`: pods that wait outside the queue, and the order of the others
+    queueing    `Queueing`: pods that wait outside the queue, the order of the others, and what wakes rejected ones
+    nominating  `Nominating`: nodes that a pod is tried on first, and pods that are nominated to the same node
     controller  `Controller`: what it writes, measures and answers beside decisions
 
 A point that a plugin does not have is None: that is how the engine knows whom to ask.
@@ -32,11 +33,11 @@ from koord.scheduler.state.table import Reason, Row
 
 if TYPE_CHECKING:
     from koord.api.kubernetes.pod import Pod
-    from koord.scheduler.core.queue import ClusterEvent
     from koord.scheduler.framework.ask import Ask
     from koord.scheduler.framework.controller import Controller
     from koord.scheduler.framework.engine import Engine
     from koord.scheduler.framework.jobs import Jobs
+    from koord.scheduler.framework.nominating import Nominating
     from koord.scheduler.framework.queueing import Queueing
     from koord.scheduler.framework.refusals import Refusals
     from koord.scheduler.framework.remedy import Remedy
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from koord.scheduler.framework.writes import PreBind
     from koord.scheduler.state.cluster import Cluster
     from koord.scheduler.state.notes import Notes
-    from koord.scheduler.state.pods import PodRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +82,13 @@ class Plugin:
 
     name: str = ""
     wakes_on: Reason = Reason(0)
-    "Changes that can help a pod which this plugin rejected."
-    helps: Callable[[Ask, ClusterEvent, Cluster], bool] | None = None
-    """Whether an event of `wakes_on` could help a pod which this plugin rejected. Asked once for all pods of a
-    template. Without it, all of these events help."""
+    "Changes that can help a pod which this plugin rejected. `Queueing.helps` looks closer."
     notes: type[Notes] | None = None
     "What it must know of pods on nodes."
 
     compile: Callable[[Ask, Cluster], Judge | None] | None = None
     """The judge for the class of a pod, or None where the plugin has nothing to say about it. A plugin that looks at
     pods on nodes respects `ask.view`: pods that the view hides are not there."""
-    prefers: Callable[[Ask, Cluster], Sequence[Row]] | None = None
-    """Rows that a pod is tried on first, in their order: the first one that all plugins take is taken, whatever the
-    scores. Few: each costs a look."""
-    meets: Callable[[Ask, PodRecord], bool] | None = None
-    "Whether another pod that is nominated to the same node could keep a pod off it, for more than its amounts."
     reserve: Callable[[Ask, Row, Cluster, object], object] | None = None
     """The note of a pod that is being placed on a row, or None; the last argument is what `check` worked out. It
     changes nothing: the index that counts notes gets the note."""
@@ -111,6 +103,7 @@ class Plugin:
     jobs: Jobs | None = None
     stand_ins: StandIns | None = None
     queueing: Queueing | None = None
+    nominating: Nominating | None = None
     controller: Controller | None = None
 
     def attach(self, cluster: Cluster) -> None:
@@ -122,7 +115,7 @@ class Plugin:
         return None
 
     def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
-        """How much of a pod `key` and `prefers` depend on. For speed. SPEC must follow from the spec alone."""
+        """How much of a pod `key` and what it prefers depend on. For speed. SPEC must follow from the spec alone."""
         return KeyedBy.POD
 
     def takes(self) -> Iterable[Taking]:

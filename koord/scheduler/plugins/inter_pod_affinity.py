@@ -25,6 +25,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, without_pods
 from koord.scheduler.framework.facet import Facet
 from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.nominating import Nominating
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.state.cluster import Cluster
@@ -49,9 +50,14 @@ Source: TypeAlias = tuple[str, Tally, int]
 """The topology label, the pods counted per row, and the weight of each pod."""
 
 
+def _meets(ask: Ask, promised: PodRecord) -> bool:
+    return bool(promised.held or ask.terms.held)
+
+
 class InterPodAffinity(Plugin):
     name = "InterPodAffinity"
     wakes_on = Reason.NODE | Reason.LABELS | Reason.PODS
+    nominating = Nominating(meets=_meets)
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
         args = args or InterPodAffinityArgs()
@@ -73,9 +79,6 @@ class InterPodAffinity(Plugin):
             [_namespaces(held_term.term, cluster) for held_term in terms.held if _chooses_namespaces(held_term.term)]
         )
         return terms, itself, chosen, others
-
-    def meets(self, ask: Ask, promised: PodRecord) -> bool:
-        return bool(promised.held or ask.terms.held)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         terms, meta, view, counts = ask.terms, ask.meta, ask.view, cluster.counts

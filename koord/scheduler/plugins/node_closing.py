@@ -35,6 +35,7 @@ from koord.scheduler.framework.cells import Cells, Numbers, One
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
+from koord.scheduler.framework.queueing import Queueing
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Column, Reason, Row
@@ -239,6 +240,7 @@ class NodeClosing(Plugin):
 
     def __init__(self) -> None:
         self._closings: Closings | None = None
+        self.queueing = Queueing(helps=self._helps)
 
     def attach(self, cluster: Cluster) -> None:
         self._closings = cluster.index(Closings)
@@ -286,7 +288,7 @@ class NodeClosing(Plugin):
             return _OpenToOwner(self.closings, band, owner)
         return _Open(self.closings, band) if band in self.closings.bands else None
 
-    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
+    def _helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
         """Only what happens to a node that is open then."""
         subject = event.subject
         name = subject if isinstance(subject, str) else subject.metadata.name if isinstance(subject, Node) else None

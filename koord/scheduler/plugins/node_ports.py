@@ -17,6 +17,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed, without_pods
 from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.nominating import Nominating
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
@@ -104,19 +105,21 @@ def conflict(one: HostPort, other: HostPort) -> bool:
     return same and (one.ip == other.ip or EVERY_ADDRESS in (one.ip, other.ip))
 
 
+def _meets(ask: Ask, promised: PodRecord) -> bool:
+    return bool(ports_of(promised) and host_ports_of(ask.pod))
+
+
 class NodePorts(Plugin):
     name = "NodePorts"
     notes = PortsInUse
     wakes_on = Reason.NODE | Reason.FREED
+    nominating = Nominating(meets=_meets)
 
     def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
         return KeyedBy.SPEC
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return host_ports_of(ask.pod)
-
-    def meets(self, ask: Ask, promised: PodRecord) -> bool:
-        return bool(ports_of(promised) and host_ports_of(ask.pod))
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         ports = host_ports_of(ask.pod)

@@ -30,6 +30,7 @@ from koord.scheduler.framework.cells import One
 from koord.scheduler.framework.change import Change, asking_for_less, listed, smaller
 from koord.scheduler.framework.judge import Judge, Need
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
+from koord.scheduler.framework.queueing import Queueing
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
 from koord.scheduler.state.table import MOST_OF_A_POD, Reason, Row
@@ -46,6 +47,7 @@ class NodeResourcesFit(Plugin):
 
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
         self._args = (args or NodeResourcesFitArgs()).completed()
+        self.queueing = Queueing(helps=self._helps)
         self._weighed: ClusterEvent | None = None
         self._there: dict[str, int] | None = None
 
@@ -55,7 +57,7 @@ class NodeResourcesFit(Plugin):
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.requests, ask.non_zero, None if ask.spec.resources is None else _by_containers(ask)
 
-    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
+    def _helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
         """Whether the node concerned could take the pod if it were empty, and has more of something that it wants."""
         if event is not self._weighed:
             self._weighed, self._there = event, _whole(event, cluster)

@@ -20,7 +20,9 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.nominating import Nominating
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
+from koord.scheduler.framework.queueing import Queueing
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.volume_use import is_said_by_spec, noted_use, volume_use_of
 from koord.scheduler.state.cluster import Cluster
@@ -133,15 +135,23 @@ class Attached(Notes):
                 del self._rows_with[disk]
 
 
+def _meets(ask: Ask, promised: PodRecord) -> bool:
+    use = noted_use(promised, NodeVolumeLimits.name)
+    return bool(ask.spec.volumes and (use.claims or use.own_claims))
+
+
+def _helps(ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
+    """A pod that came helps by what it brought along: its volumes are attached already, for others as well."""
+    came = event.reasons & Reason.PODS and not event.reasons & (NodeVolumeLimits.wakes_on & ~Reason.PODS)
+    return not came or not isinstance(event.subject, Pod) or brings_claims(event.subject)
+
+
 class NodeVolumeLimits(Plugin):
     name = "NodeVolumeLimits"
     notes = Attached
     wakes_on = Reason.NODE | Reason.PODS | Reason.FREED | Reason.STORAGE
-
-    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
-        """A pod that came helps by what it brought along: its volumes are attached already, for others as well."""
-        came = event.reasons & Reason.PODS and not event.reasons & (self.wakes_on & ~Reason.PODS)
-        return not came or not isinstance(event.subject, Pod) or brings_claims(event.subject)
+    queueing = Queueing(helps=_helps)
+    nominating = Nominating(meets=_meets)
 
     def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
         return KeyedBy.POD if ask.spec.volumes else KeyedBy.SPEC
@@ -159,10 +169,6 @@ class NodeVolumeLimits(Plugin):
         new = Counter(driver for driver, volume in limited if not attached.is_somewhere((driver, volume)))
         present = tuple(disk for disk in limited if attached.is_somewhere(disk))
         return tuple(sorted(new.items())), present, Version(storage.limits_version)
-
-    def meets(self, ask: Ask, promised: PodRecord) -> bool:
-        use = noted_use(promised, self.name)
-        return bool(ask.spec.volumes and (use.claims or use.own_claims))
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         hidden = None if ask.view is None else ask.view.keep(ClaimUses)

@@ -30,6 +30,7 @@ from koord.scheduler.framework.cells import Many
 from koord.scheduler.framework.change import Change, listed, relabelled
 from koord.scheduler.framework.facet import Facet, FewGroups
 from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.nominating import Nominating
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.plugins.few_domains import Few
@@ -57,9 +58,14 @@ _SKEWED: Final = 2
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=dict).encode
 
 
+def _meets(ask: Ask, promised: PodRecord) -> bool:
+    return bool(ask.spec.topology_spread_constraints)
+
+
 class PodTopologySpread(Plugin):
     name = "PodTopologySpread"
     wakes_on = Reason.NODE | Reason.LABELS | Reason.TAINTS | Reason.PODS
+    nominating = Nominating(meets=_meets)
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
         args = args or PodTopologySpreadArgs()
@@ -122,9 +128,6 @@ class PodTopologySpread(Plugin):
         where = self._where.key(ask, cluster)
         class_key = self._keys[seen] = (_encode(own), meta.namespace, itself, values, where, ask.spec.tolerations)
         return class_key
-
-    def meets(self, ask: Ask, promised: PodRecord) -> bool:
-        return bool(ask.spec.topology_spread_constraints)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         own, meta, view = ask.spec.topology_spread_constraints, ask.meta, ask.view

@@ -22,6 +22,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed
 from koord.scheduler.framework.explains import Explains
 from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.nominating import Nominating
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason, Row
@@ -35,6 +36,7 @@ class SchedulingHint(Plugin):
 
     def __init__(self, args: SchedulingHintArgs | None = None) -> None:
         self._most = (args or SchedulingHintArgs()).completed().max_hint_nodes
+        self.nominating = Nominating(prefers=self._prefers)
 
     def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
         return KeyedBy.LABELS
@@ -47,7 +49,7 @@ class SchedulingHint(Plugin):
         hint = _hint(ask)
         return None if hint is None or not hint.node_names else _Hinted(hint.node_names, cluster)
 
-    def prefers(self, ask: Ask, cluster: Cluster) -> Sequence[Row]:
+    def _prefers(self, ask: Ask, cluster: Cluster) -> Sequence[Row]:
         hint = _hint(ask)
         if hint is None:
             return ()

@@ -25,6 +25,7 @@ from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
+from koord.scheduler.framework.queueing import Queueing
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.framework.writes import PreBind
 from koord.scheduler.plugins import volume_changes
@@ -63,24 +64,26 @@ NOWHERE: Final = "nowhere"
 _Reach = NodeSelector | Literal["nowhere"]
 
 
+def _helps(ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
+    """A pod that goes before its claims are bound gives back the volumes that were kept for them."""
+    went = event.reasons & Reason.FREED and not event.reasons & (VolumeBinding.wakes_on & ~Reason.FREED)
+    match event.subject:
+        case Pod() as pod if went:
+            return brings_claims(pod)
+        case PodRecord() as record if went:
+            use = noted_use(record, VolumeUsers.name)
+            return bool(use.claims or use.own_claims)
+    return True
+
+
 class VolumeBinding(Plugin):
     name = "VolumeBinding"
     wakes_on = Reason.NODE | Reason.LABELS | Reason.FREED | Reason.STORAGE
+    queueing = Queueing(helps=_helps)
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self.args = args or VolumeBindingArgs()
         self.notes = PromisedVolumes
-
-    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
-        """A pod that goes before its claims are bound gives back the volumes that were kept for them."""
-        went = event.reasons & Reason.FREED and not event.reasons & (self.wakes_on & ~Reason.FREED)
-        match event.subject:
-            case Pod() as pod if went:
-                return brings_claims(pod)
-            case PodRecord() as record if went:
-                use = noted_use(record, VolumeUsers.name)
-                return bool(use.claims or use.own_claims)
-        return True
 
     def attach(self, cluster: Cluster) -> None:
         cluster.notes(VolumeUsers)

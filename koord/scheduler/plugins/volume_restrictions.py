@@ -16,6 +16,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.nominating import Nominating
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.plugins.volume_use import disks_of, is_said_by_spec, noted_use, volume_use_of
 from koord.scheduler.state.cluster import Cluster
@@ -82,10 +83,15 @@ def _count(counts: dict[K, int], key: K, sign: int) -> None:
         del counts[key]
 
 
+def _meets(ask: Ask, promised: PodRecord) -> bool:
+    return bool(ask.spec.volumes and any(noted_use(promised, VolumeRestrictions.name)))
+
+
 class VolumeRestrictions(Plugin):
     name = "VolumeRestrictions"
     notes = VolumeUsers
     wakes_on = Reason.NODE | Reason.FREED | Reason.STORAGE
+    nominating = Nominating(meets=_meets)
 
     def keyed_by(self, ask: Ask, cluster: Cluster) -> KeyedBy:
         return KeyedBy.POD if ask.spec.volumes else KeyedBy.SPEC
@@ -104,9 +110,6 @@ class VolumeRestrictions(Plugin):
         disks = disks_of(ask.pod)
         used = tuple(disk_use for disk_use in alone if disk_use[1])
         return (disks, used) if disks or used else None
-
-    def meets(self, ask: Ask, promised: PodRecord) -> bool:
-        return bool(ask.spec.volumes and any(noted_use(promised, self.name)))
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         hidden = None if ask.view is None else ask.view.keep(Users)

@@ -22,6 +22,7 @@ from koord.scheduler.profiles import profiles_of
 from koord.scheduler.smallest import ways
 from koord.scheduler.state.cluster import Cluster
 from tests.scheduler.build import NOW_S, metric, node, pod
+from tests.scheduler.builders import helps
 from tests.scheduler.plugins.against_reference import verdicts
 
 LAST_EVICTIONS = "node.koordinator.sh/last-evictions"
@@ -151,15 +152,15 @@ def test_only_a_node_that_is_open_then_wakes_who_was_turned_away() -> None:
     world.plugin.put_node_slo(slo())
     ask, cluster = Ask(wanted()), world.cluster
     world.engine.place(ask)
-    assert not world.plugin.helps(ask, load_event(None, metric("n", usage={})), cluster)
+    assert not helps(world.plugin, ask, load_event(None, metric("n", usage={})), cluster)
     cluster.now_s = NOW_S + COOL_DOWN_S
-    assert world.plugin.helps(ask, load_event(None, metric("n", usage={})), cluster)
+    assert helps(world.plugin, ask, load_event(None, metric("n", usage={})), cluster)
     world.plugin.put_node_metric(metric("n", usage={"cpu": "64"}, age_s=-COOL_DOWN_S))
-    assert not world.plugin.helps(ask, load_event(None, metric("n", usage={})), cluster)
+    assert not helps(world.plugin, ask, load_event(None, metric("n", usage={})), cluster)
     cluster.put_node(node("m"))
     came = node_event(None, node("m"))
     assert came is not None
-    assert world.plugin.helps(ask, came, cluster)
+    assert helps(world.plugin, ask, came, cluster)
 
 
 def test_an_explanation_says_what_to_wait_for() -> None:

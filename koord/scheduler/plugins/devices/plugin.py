@@ -23,6 +23,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.controller import Controller
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
+from koord.scheduler.framework.queueing import Queueing
 from koord.scheduler.framework.writes import Patch, PreBind, Step, Until, Write
 from koord.scheduler.plugins.devices import adapters, templates
 from koord.scheduler.plugins.devices.grants import Granted, render
@@ -50,11 +51,21 @@ TURN_S: Final = 60.0
 """How long a placed pod waits until no other pod has its node's lock."""
 
 
+def _helps(ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
+    """A pod that leaves is of no help unless it had devices."""
+    subject = event.subject
+    if event.reasons == int(Reason.LOAD):
+        # What a node says in annotations: it may be locked no more.
+        return isinstance(subject, Node)
+    return not isinstance(subject, Pod) or names.ANNOTATION_DEVICE_ALLOCATED in subject.metadata.annotations
+
+
 class DeviceShare(Plugin):
     name = "DeviceShare"
     notes = Devices
     controller: Controller
     wakes_on = Reason.NODE | Reason.LABELS | Reason.FREED | Reason.EXACT
+    queueing = Queueing(helps=_helps)
 
     def __init__(self, args: DeviceShareArgs | None = None, gates: Mapping[SchedulerGate, bool] | None = None) -> None:
         gate = SchedulerGate.DEVICE_PLUGIN_ADAPTION
@@ -150,14 +161,6 @@ class DeviceShare(Plugin):
             return None
         policy = policy_of(self._args, ask, devices_wanted, cluster, view)
         return DeviceJudge(devices_wanted, policy, self._args, cluster, view, adapts=self._adapts).quickest()
-
-    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
-        """A pod that leaves is of no help unless it had devices."""
-        subject = event.subject
-        if event.reasons == int(Reason.LOAD):
-            # What a node says in annotations: it may be locked no more.
-            return isinstance(subject, Node)
-        return not isinstance(subject, Pod) or names.ANNOTATION_DEVICE_ALLOCATED in subject.metadata.annotations
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, checked: object) -> object:
         return checked if isinstance(checked, Granted) else None

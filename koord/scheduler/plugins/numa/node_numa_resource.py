@@ -23,6 +23,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.controller import Controller
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
+from koord.scheduler.framework.queueing import Queueing
 from koord.scheduler.plugins.numa.allocation import Allocation
 from koord.scheduler.plugins.numa.allocations import Allocations
 from koord.scheduler.plugins.numa.changes import NotWhole
@@ -45,11 +46,17 @@ _SHAPES: Final[Mapping[str, ScoreShape]] = {
 }
 
 
+def _helps(ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
+    """What a node says in annotations may free CPUs; what it reports of its usage does not."""
+    return isinstance(event.subject, Node) or bool(event.reasons & ~int(Reason.LOAD))
+
+
 class NodeNUMAResource(Plugin):
     name = "NodeNUMAResource"
     notes = Allocations
     controller: Controller
     wakes_on = Reason.NODE | Reason.LABELS | Reason.ALLOCATABLE | Reason.FREED | Reason.EXACT | Reason.LOAD
+    queueing = Queueing(helps=_helps)
 
     def __init__(self, args: NodeNUMAResourceArgs | None = None) -> None:
         self._args = (args or NodeNUMAResourceArgs()).completed()
@@ -62,10 +69,6 @@ class NodeNUMAResource(Plugin):
         # Allocations belong to the cluster: the plugin of the first profile gets topologies for all.
         self._is_first = self._is_first or not is_noted
         self.controller = Controller(services=services_of(self._allocations))
-
-    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
-        """What a node says in annotations may free CPUs; what it reports of its usage does not."""
-        return isinstance(event.subject, Node) or bool(event.reasons & ~int(Reason.LOAD))
 
     def takes(self) -> Iterable[Taking]:
         allocations = self._allocations

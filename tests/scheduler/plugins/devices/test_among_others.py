@@ -27,6 +27,7 @@ from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason, Row
 from koord.scheduler.state.view import View
 from tests.scheduler.build import pod
+from tests.scheduler.builders import helps
 from tests.scheduler.gangs import PREFIX
 from tests.scheduler.plugins.devices.machines import HINT, PARTITION, K, Scene, device, eight, gpu, held, rdma, share
 
@@ -289,10 +290,10 @@ def test_an_explanation_says_that_no_virtual_function_is_free_and_what_would_hel
 
 
 @pytest.mark.parametrize(
-    ("left", "helps"),
+    ("left", "expected"),
     [(pod("web", on="n"), False), (pod("model", on="n", annotations=held(gpu={0: share(10)})), True), ("n", True)],
 )
-def test_a_pod_that_waits_for_devices_is_tried_again_when_devices_may_be_free(left: object, helps: bool) -> None:
+def test_a_pod_that_waits_for_devices_is_tried_again_when_devices_may_be_free(left: object, expected: bool) -> None:
     scene = Scene()
     event = ClusterEvent(int(Reason.FREED), left)
-    assert scene.plugin.helps(asking("p", gpu=100), event, scene.cluster) is helps
+    assert helps(scene.plugin, asking("p", gpu=100), event, scene.cluster) is expected

@@ -17,6 +17,7 @@ from koord.scheduler.plugins.devices.plugin import DeviceShare
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason
 from tests.scheduler.build import node, pod
+from tests.scheduler.builders import helps
 from tests.scheduler.plugins.devices.machines import K, device, gpu
 
 LOCK = {"cambricon": "cambricon.com/dsmlu.lock", "metax": "hami.io/mutex.lock"}
@@ -148,8 +149,7 @@ def test_a_pod_that_waits_for_a_lock_is_tried_again_when_its_node_says_something
     machines = Machines()
     ask = Ask(pod("asks", requests={f"{K}/gpu": 50}))
     assert machines.plugin.wakes_on & Reason.LOAD
-    assert machines.plugin.helps is not None
-    for subject, helps in ((node("a"), True), ("a", False)):
+    for subject, expected in ((node("a"), True), ("a", False)):
         event = ClusterEvent(int(Reason.LOAD), subject, "NodeUpdateNodeAnnotation")
-        assert machines.plugin.helps(ask, event, machines.cluster) == helps
+        assert helps(machines.plugin, ask, event, machines.cluster) == expected
     assert not DeviceShare.wakes_on & Reason.LOAD

@@ -15,6 +15,7 @@ from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.plugins.numa.split import split
 from koord.scheduler.state.table import Reason
 from koord.scheduler.state.view import View
+from tests.scheduler.builders import helps
 from tests.scheduler.plugins.numa.machines import World, big, bound, pod, report, told
 
 BIND_LABEL, POLICY_LABEL = "node.koordinator.sh/cpu-bind-policy", "node.koordinator.sh/numa-topology-policy"
@@ -539,9 +540,9 @@ def test_usage_reports_wake_nobody_who_waits_for_cpus() -> None:
     one = world()
     ask = bound("p")
     (node,) = one.cluster.nodes.values()
-    assert one.numa.helps(ask, ClusterEvent(int(Reason.LOAD), node, "NodeUpdateNodeAnnotation"), one.cluster)
-    assert one.numa.helps(ask, ClusterEvent(int(Reason.EXACT), "n1", "NodeResourceTopologyUpdate"), one.cluster)
-    assert not one.numa.helps(ask, ClusterEvent(int(Reason.LOAD), "n1", "NodeMetricUpdate"), one.cluster)
+    assert helps(one.numa, ask, ClusterEvent(int(Reason.LOAD), node, "NodeUpdateNodeAnnotation"), one.cluster)
+    assert helps(one.numa, ask, ClusterEvent(int(Reason.EXACT), "n1", "NodeResourceTopologyUpdate"), one.cluster)
+    assert not helps(one.numa, ask, ClusterEvent(int(Reason.LOAD), "n1", "NodeMetricUpdate"), one.cluster)
 
 
 # What pods say that they have.
