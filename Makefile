@@ -25,7 +25,7 @@ help:
 
 # --inexact: what the other target installed stays.
 .venv/.run: pyproject.toml uv.lock $(WORKSHOP) | $(filter .tools/%,$(UV))
-	$(UV) sync --quiet --frozen --inexact --no-dev --extra speed --extra up --extra bench
+	$(UV) sync --quiet --frozen --inexact --no-dev --extra speed --extra up --extra bench --extra chaos
 	@touch $@
 
 .venv/.dev: pyproject.toml uv.lock $(WORKSHOP) | $(filter .tools/%,$(UV))

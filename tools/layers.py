@@ -28,7 +28,7 @@ from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
 PRODUCT: Final = "koord"
-WORKSHOP: Final = ("koord_minicluster", "koord_bench")
+WORKSHOP: Final = ("koord_minicluster", "koord_bench", "koord_chaos")
 EVERYTHING: Final = "*"
 PART: Final = "^"
 WORLD: Final = frozenset({"aiohttp", "asyncio", "socket", "subprocess", "time", "random"})

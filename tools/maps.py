@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-PACKAGES: Final = ("koord", "workshop/minicluster/koord_minicluster", "workshop/bench/koord_bench")
+PACKAGES: Final = (
+    "koord",
+    "workshop/minicluster/koord_minicluster",
+    "workshop/bench/koord_bench",
+    "workshop/chaos/koord_chaos",
+)
 _LINE: Final = re.compile(r"([\w]+)(?:\.py|/)\s")
 
 

@@ -95,11 +95,12 @@ COMMANDS: dict[str, CommandEntry] = {
         "koord_minicluster.cli.controllers", "Run the controllers of Deployments, Jobs and the like."
     ),
     "bench": CommandEntry("koord_bench.cli", "Run the benchmarks, each against its baseline in the same run."),
+    "chaos": CommandEntry("koord_chaos.cli.chaos", "Try to break koord: random load, judged by what koord promises."),
     "completion": CommandEntry("koord.cli.completion", "Print the completion script for bash, zsh or fish."),
     "version": CommandEntry("koord.cli.version", "Print the version of koord and of the cluster."),
 }
 
-EXTRAS: Final = {"koord_minicluster": "up", "koord_bench": "bench"}
+EXTRAS: Final = {"koord_minicluster": "up", "koord_bench": "bench", "koord_chaos": "chaos"}
 """The extra of koord that installs a package beside it."""
 NEAR: Final = 0.8
 """How similar a word must be to a command to suggest it: `stat` suggests status, `get` does not suggest agent."""

@@ -23,7 +23,7 @@ from tests.docs.test_pages import commands
 ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13")
 PYTHON = shutil.which("python3") or sys.executable
-EXTRAS = ("speed", "runtime", "node", "up", "bench")
+EXTRAS = ("speed", "runtime", "node", "up", "bench", "chaos")
 
 
 def uv(*args: str, **environment: str) -> str:

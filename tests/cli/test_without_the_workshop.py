@@ -13,13 +13,13 @@ HIDDEN = """
 import sys
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name in ("koord_minicluster", "koord_bench"):
+        if name in ("koord_minicluster", "koord_bench", "koord_chaos"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Hidden())
 from koord.cli.main import main
 main(sys.argv[1:])
 """
-EXTRAS = {"koord_minicluster": "up", "koord_bench": "bench"}
+EXTRAS = {"koord_minicluster": "up", "koord_bench": "bench", "koord_chaos": "chaos"}
 
 
 def koord(*args: str) -> subprocess.CompletedProcess[str]:

@@ -31,9 +31,9 @@ from koord.api.machinery.codec import convert
 from koord.api.machinery.struct import Struct
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.text.timestamp import from_seconds
+from koord_chaos.stories.dice import Dice
 from tests.scheduler import generate_pod
 from tests.scheduler.build import NOW_S
-from tests.scheduler.dice import Dice
 from tests.scheduler.generate_pod import APPS, HOSTNAME, IMAGES, OWNERS, REGION, ZONE, Manifest
 from tests.scheduler.profiles import BATCH_CPU, BATCH_MEMORY, GPU, PROFILES
 from tests.scheduler.reference.cluster import Cluster

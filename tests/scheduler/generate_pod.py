@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from koord.api.text.timestamp import from_seconds
+from koord_chaos.stories.dice import Dice
 from tests.scheduler.build import NOW_S
-from tests.scheduler.dice import Dice
 from tests.scheduler.profiles import BATCH_CPU, BATCH_MEMORY, GPU
 
 Manifest = dict[str, Any]

@@ -15,8 +15,8 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.policy import PodDisruptionBudget
 from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
+from koord_chaos.stories.dice import Dice
 from tests.scheduler.build import NOW_S
-from tests.scheduler.dice import Dice
 from tests.scheduler.reference.cluster import Cluster
 
 Manifest = dict[str, Any]

@@ -29,9 +29,9 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import BIND_COMPLETED_ANNOTATION, is_bound
+from koord_chaos.stories.dice import Dice
 from tests.scheduler import generate, generate_pod
 from tests.scheduler.builders import recorded
-from tests.scheduler.dice import Dice
 from tests.scheduler.generate import Scene
 from tests.scheduler.reference.cluster import Cluster as Plain
 from tests.scheduler.reference.volume_rules import claim_name

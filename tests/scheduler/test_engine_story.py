@@ -27,8 +27,8 @@ from koord.scheduler.plugins.volume_restrictions import VolumeUsers
 from koord.scheduler.state import counts, domains, table
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.counts import Tally
+from koord_chaos.stories.dice import Dice
 from tests.scheduler import generate
-from tests.scheduler.dice import Dice
 from tests.scheduler.generate import Scene, Sizes, random_scene
 from tests.scheduler.reference import cycle
 from tests.scheduler.reference.cluster import Cluster as Plain

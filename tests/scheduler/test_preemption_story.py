@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from tests.scheduler.dice import Dice
+from koord_chaos.stories.dice import Dice
 from tests.scheduler.plugins.test_default_preemption import engine_with
 from tests.scheduler.preemption_scenes import crowded
 

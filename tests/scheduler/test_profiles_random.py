@@ -21,8 +21,8 @@ from koord.api.configuration.scheduler_config import SchedulerConfiguration, Sch
 from koord.api.configuration.scheduler_plugins import DEFAULT_PLUGINS, IMPLEMENTS, Plugins
 from koord.api.text.yaml import load
 from koord.scheduler.profiles import profiles_of
+from koord_chaos.stories.dice import Dice
 from tests.control_plane import find_binary
-from tests.scheduler.dice import Dice
 from tests.scheduler.generate import random_scene
 from tests.scheduler.profiles import PROFILES, twins
 from tests.scheduler.reference import cycle

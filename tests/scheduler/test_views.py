@@ -37,10 +37,10 @@ from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
 from koord.scheduler.state.view import View
+from koord_chaos.stories.dice import Dice
 from tests.scheduler import generate, generate_pod
 from tests.scheduler.build import node, pod
 from tests.scheduler.builders import ROW_LOCAL, WEIGHTS, recorded
-from tests.scheduler.dice import Dice
 from tests.scheduler.generate_pod import APPS, NAMESPACES
 
 OWNERS = ("x", "y")

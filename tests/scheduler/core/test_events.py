@@ -21,9 +21,9 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.table import Reason
+from koord_chaos.stories.dice import Dice
 from tests.scheduler import generate
 from tests.scheduler.build import node, pod
-from tests.scheduler.dice import Dice
 from tests.scheduler.generate import Sizes
 from tests.scheduler.story import Story
 

@@ -19,8 +19,8 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.core.decision import Bind, Broken, Decision, Nowhere
 from koord.scheduler.core.entity import Where
+from koord_chaos.stories.dice import Dice
 from tests.scheduler.core.build import Fed, changed, deleting, finished, node, picture, pod
-from tests.scheduler.dice import Dice
 
 PODS = ("a", "b", "c", "d", "e")
 NODES = ("n1", "n2", "n3")

@@ -1,6 +1,6 @@
 """A random story with all that the scheduler has, on an API server, judged by its objects alone.
 
-The same script and checker as in memory (`tests.scheduler.mixed`). KOORD_STORIES=100 plays N; the usual number is
+The same script and checker as in memory (`koord_chaos.stories`). KOORD_STORIES=100 plays N; the usual number is
 small.
 """
 
@@ -19,12 +19,11 @@ from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
 from koord.scheduler.core.entity import Where
 from koord.scheduler.live.run import Runner
-from koord_minicluster.up.bootstrap import bootstrap
-from tests.scheduler.dice import Dice
-from tests.scheduler.live.embedded import serving
-from tests.scheduler.live.witness import following
-from tests.scheduler.mixed.invariants import Checker
-from tests.scheduler.mixed.script import (
+from koord_chaos.invariants.placing import Checker
+from koord_chaos.stories.dice import Dice
+from koord_chaos.stories.memory import World, in_full, in_words
+from koord_chaos.stories.play import ABOVE
+from koord_chaos.stories.script import (
     KINDS,
     NAMESPACE,
     Action,
@@ -37,8 +36,9 @@ from tests.scheduler.mixed.script import (
     Script,
     priority_classes,
 )
-from tests.scheduler.mixed.test_story import NOT_YET
-from tests.scheduler.mixed.world import World, in_full, in_words
+from koord_minicluster.up.bootstrap import bootstrap
+from tests.scheduler.live.embedded import serving
+from tests.scheduler.live.witness import following
 from tests.waiting import eventually
 
 STORIES = int(os.environ.get("KOORD_STORIES", "1"))
@@ -51,8 +51,8 @@ class Story:
 
     def __init__(self, client: Client, seed: int) -> None:
         self.client, self.seed = client, seed
-        self.script, self.checker = Script(Dice(seed)), Checker(NOT_YET | {"quotas above keep their max"})
-        self.told: list[str] = []
+        self.script, self.checker = Script(Dice(seed)), Checker(frozenset({ABOVE}))
+        self.lines: list[str] = []
         self._running = AsyncExitStack()
         self._runner: Runner | None = None
 
@@ -80,7 +80,7 @@ class Story:
     async def _act(self, action: Action) -> None:
         if isinstance(action, Put | Change | Drop) and action.lessens:
             await self._rest()
-        self.told.append(in_words(action))
+        self.lines.append(in_words(action))
         match action:
             case Put(kind, manifest):
                 with suppress(AlreadyExists):
@@ -114,7 +114,7 @@ class Story:
             # A change may not have arrived yet. A pod that waits in vain would do so for minutes.
             await eventually(is_well)
         except TimeoutError:
-            raise AssertionError(f"seed {self.seed}:\n{in_full(faults)}\n\n{in_full(self.told)}") from None
+            raise AssertionError(f"seed {self.seed}:\n{in_full(faults)}\n\n{in_full(self.lines)}") from None
 
     async def _is_quiet(self) -> bool:
         """Whether nothing is under way and no pod is ready, with all pods received."""

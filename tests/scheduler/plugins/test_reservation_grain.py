@@ -34,9 +34,9 @@ from koord.scheduler.plugins.load_estimate import estimate_of
 from koord.scheduler.plugins.numa.allocations import Allocations
 from koord.scheduler.plugins.numa.topology import topology_of
 from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
+from koord_chaos.stories.dice import Dice
 from tests.scheduler.build import NOW_S, metric, pod_usage
 from tests.scheduler.builders import node
-from tests.scheduler.dice import Dice
 from tests.scheduler.plugins.devices.machines import K, device, gpu
 from tests.scheduler.plugins.numa.machines import details, report
 from tests.scheduler.reservations import PREFIX, World, pod, reservation

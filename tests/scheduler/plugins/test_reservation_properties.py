@@ -20,8 +20,8 @@ from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
 from koord.scheduler.core.decision import Bind
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.reservation.owners import owns
+from koord_chaos.stories.dice import Dice
 from tests.scheduler.builders import node
-from tests.scheduler.dice import Dice
 from tests.scheduler.reservations import PREFIX, World, pod, reservation
 
 TEAMS = ("web", "db")

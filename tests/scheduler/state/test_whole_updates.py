@@ -17,11 +17,11 @@ from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
+from koord_chaos.stories.dice import Dice
 from tests.scheduler.build import metric, node, pod
 from tests.scheduler.core.build import Fed
 from tests.scheduler.core.build import node as live_node
 from tests.scheduler.core.build import pod as live_pod
-from tests.scheduler.dice import Dice
 
 LARGEST = 2**63 - 1
 EDGES = (0, 1, 2**31, 2**40, 2**40 + 1, 2**53 + 1, 2**56, 2**62 - 1, 2**62, LARGEST - 1, LARGEST)

@@ -22,10 +22,9 @@ from koord.api.kinds import (
     RESERVATIONS,
     Kind,
 )
-from tests.scheduler.dice import Dice
-from tests.scheduler.mixed.invariants import Manifest, node_of, quantity
-from tests.scheduler.plugins.devices.machines import K, gpu
-from tests.scheduler.plugins.numa.machines import report
+from koord_chaos.invariants.placing import Manifest, node_of, quantity
+from koord_chaos.stories.dice import Dice
+from koord_chaos.stories.hardware import K, gpu, topology
 
 PRIORITIES: Final[Mapping[str, int]] = {"low": 100, "batch": 5500, "prod": 9100, "high": 9500, "highest": 9900}
 """By name of the class; those from `prod` on may have CPUs of their own. Each has a twin that preempts no pod."""
@@ -48,7 +47,7 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
 def priority_classes() -> list[dict[str, Any]]:
     made = [{"metadata": {"name": name}, "value": value} for name, value in PRIORITIES.items()]
     never = [{"metadata": {"name": f"{name}{NEVER}"}, "value": value} for name, value in PRIORITIES.items()]
-    return [*made, *({**each, "preemptionPolicy": "Never"} for each in never)]
+    return [*made, *({**item, "preemptionPolicy": "Never"} for item in never)]
 
 
 @dataclass(frozen=True)
@@ -113,27 +112,27 @@ class Script:
 
     def begin(self) -> list[Action]:
         dice = self.dice
-        found: list[Action] = []
+        result: list[Action] = []
         for i in range(dice.integer(2, 4)):
-            found += self._node(f"n{i}")
+            result += self._node(f"n{i}")
         parent = dice.chance(0.5)
         if parent:
-            found.append(self._quota("all", dice.one(("6", "10", "16")), least="4", is_parent=True))
+            result.append(self._quota("all", dice.one(("6", "10", "16")), least="4", is_parent=True))
         for name in ("a", "b"):
-            found.append(self._quota(name, dice.one(("2", "4", "6", "12")), parent="all" if parent else ""))
+            result.append(self._quota(name, dice.one(("2", "4", "6", "12")), parent="all" if parent else ""))
         if dice.chance(0.5):
-            found.append(self._quota("c", dice.one(("2", "4", "8"))))
+            result.append(self._quota("c", dice.one(("2", "4", "8"))))
         for _ in range(dice.integer(0, 12)):
-            found.append(self._pod(self._name("p"), self._wish()))
-        return found
+            result.append(self._pod(self._name("p"), self._wish()))
+        return result
 
     def next(self, has: Has) -> list[Action]:
         """What happens next; together, what comes at once."""
         dice = self.dice
         while True:
-            found = dice.one(_CHOICES)(self, has)
-            if found:
-                return found
+            result = dice.one(_CHOICES)(self, has)
+            if result:
+                return result
 
     # Nodes.
 
@@ -154,15 +153,14 @@ class Script:
             "spec": {},
             "status": {"allocatable": amounts, "capacity": amounts},
         }
-        found = [Put(NODES, node)]
+        result = [Put(NODES, node)]
         if dice.chance(0.8):
-            topology = report(name, dice.one(SHAPES[cpus]), memory="16Gi")
-            found.append(Put(NODE_RESOURCE_TOPOLOGIES, _plain(NODE_RESOURCE_TOPOLOGIES, topology)))
+            result.append(Put(NODE_RESOURCE_TOPOLOGIES, topology(name, dice.one(SHAPES[cpus]), memory="16Gi")))
         if gpus:
             has_places = dice.chance(0.5)
-            units = [gpu(i, pcie=i if has_places else None, numa=i % 2) for i in range(gpus)]
-            found.append(Put(DEVICES, {"metadata": {"name": name}, "spec": {"devices": units}}))
-        return found
+            units = [gpu(i, pcie=i, numa_node=i % 2 if has_places else None) for i in range(gpus)]
+            result.append(Put(DEVICES, {"metadata": {"name": name}, "spec": {"devices": units}}))
+        return result
 
     def _node_goes(self, has: Has) -> list[Action]:
         if len(has[NODES]) < 2:
@@ -193,7 +191,7 @@ class Script:
         if not has[DEVICES]:
             return []
         name = self.dice.one(sorted(has[DEVICES]))
-        units = [dict(each) for each in has[DEVICES][name]["spec"]["devices"]]
+        units = [dict(item) for item in has[DEVICES][name]["spec"]["devices"]]
         unit = self.dice.one(units)
         unit["health"] = not unit.get("health")
         return [Change(DEVICES, name, {"spec": {"devices": units}}, lessens=True)]
@@ -229,10 +227,10 @@ class Script:
         dice = self.dice
         name, size = self._name("g"), dice.integer(2, 4)
         least = dice.integer(1, size) if dice.chance(0.3) else size
-        found: list[Action] = []
+        result: list[Action] = []
         if dice.chance(0.3):
             meta = {"name": name, "namespace": NAMESPACE}
-            found.append(Put(POD_GROUPS, {"metadata": meta, "spec": {"minMember": least}}))
+            result.append(Put(POD_GROUPS, {"metadata": meta, "spec": {"minMember": least}}))
             labels, said = {"pod-group.scheduling.sigs.k8s.io": name}, dict[str, str]()
         else:
             labels, said = {}, {f"{GANG}name": name, f"{GANG}min-available": str(least)}
@@ -243,8 +241,8 @@ class Script:
             pod = self._pod(f"{name}-{i}", wish)
             meta = pod.manifest["metadata"]
             meta["labels"], meta["annotations"] = {**meta["labels"], **labels}, {**meta["annotations"], **said}
-            found.append(pod)
-        return found
+            result.append(pod)
+        return result
 
     def _name(self, prefix: str) -> str:
         self._number += 1
@@ -405,17 +403,12 @@ def _container(requests: Mapping[str, str]) -> dict[str, Any]:
     return {"name": "c", "image": "app:1", "resources": resources}
 
 
-def _plain(kind: Kind[Any], thing: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(kind.manifest(thing)))
-    return found
-
-
 def _stripped(manifest: Manifest) -> dict[str, Any]:
     """As its author would write it: without what the API server adds."""
-    found: dict[str, Any] = json.loads(json.dumps(manifest))
+    result: dict[str, Any] = json.loads(json.dumps(manifest))
     for name in ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
-        found["metadata"].pop(name, None)
-    return found
+        result["metadata"].pop(name, None)
+    return result
 
 
 def _is_leaving(pod: Manifest) -> bool:

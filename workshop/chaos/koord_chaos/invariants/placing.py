@@ -1,7 +1,7 @@
 """What must be true of API objects, whatever a scheduler did: judged by nothing but the objects.
 
     checker = Checker()
-    faults = checker.look(objects)          after each change; `objects`: manifests by kind, as `kubectl get -o json`
+    faults = checker.look(objects)          after item change; `objects`: manifests by kind, as `kubectl get -o json`
     faults = checker.at_rest(objects)       the same where the scheduler has nothing to do: gangs are whole, too
 
 What is more than there is (a node that shrank, a max that was lowered) is no fault. So amounts are judged where
@@ -54,16 +54,16 @@ def quantity(text: str | int | float) -> Fraction:
 
 def cpus_of(text: str) -> frozenset[int]:
     """`0-3,8`."""
-    found: set[int] = set()
+    result: set[int] = set()
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        result.update(range(int(first), int(last or first) + 1))
+    return frozenset(result)
 
 
 def _meta(thing: Manifest) -> Manifest:
-    found: Manifest = thing["metadata"]
-    return found
+    result: Manifest = thing["metadata"]
+    return result
 
 
 def key_of(thing: Manifest) -> str:
@@ -90,11 +90,11 @@ def is_over(pod: Manifest) -> bool:
 
 def requests_of(spec: Manifest) -> Amounts:
     """Of a pod's containers together; stories have no init containers and no overhead."""
-    found: Amounts = defaultdict(Fraction)
+    result: Amounts = defaultdict(Fraction)
     for container in spec["containers"]:
         for name, text in container.get("resources", {}).get("requests", {}).items():
-            found[name] += quantity(text)
-    return found
+            result[name] += quantity(text)
+    return result
 
 
 def _add(into: Amounts, more: Mapping[str, Fraction]) -> None:
@@ -118,10 +118,10 @@ class Reserved:
 
     @property
     def used(self) -> Amounts:
-        found: Amounts = {}
+        result: Amounts = {}
         for pod in self.owners:
-            _add(found, requests_of(pod["spec"]))
-        return found
+            _add(result, requests_of(pod["spec"]))
+        return result
 
     @property
     def left(self) -> Amounts:
@@ -145,13 +145,13 @@ class Cluster:
             inside[_said(pod, RESERVATION_ALLOCATED).get("uid", "")].append(pod)
         self.reservations = [
             Reserved(
-                each,
-                each["status"]["nodeName"],
-                {name: quantity(text) for name, text in each["status"].get("allocatable", {}).items()},
-                tuple(inside.get(_meta(each).get("uid", "-"), ())),
+                item,
+                item["status"]["nodeName"],
+                {name: quantity(text) for name, text in item["status"].get("allocatable", {}).items()},
+                tuple(inside.get(_meta(item).get("uid", "-"), ())),
             )
-            for each in objects.get("Reservation", ())
-            if each.get("status", {}).get("phase") == "Available"
+            for item in objects.get("Reservation", ())
+            if item.get("status", {}).get("phase") == "Available"
         ]
 
     def reserved_on(self, node: str) -> list[Reserved]:
@@ -213,7 +213,7 @@ class Checker:
 
     def _gangs(self, cluster: Cluster) -> Iterator[str]:
         """No gang ever had some of the places that it needs, and not all."""
-        least = {key_of(each): each["spec"].get("minMember", 1) for each in cluster.objects.get("PodGroup", ())}
+        least = {key_of(item): item["spec"].get("minMember", 1) for item in cluster.objects.get("PodGroup", ())}
         for pod in cluster.objects.get("Pod", ()):
             gang = gang_of(pod)
             if gang and _meta(pod).get("annotations", {}).get(GANG_LEAST):
@@ -251,7 +251,7 @@ def cpus_belong_to_one_pod(cluster: Cluster, new: set[str]) -> Iterator[str]:
 
 
 def cpus_go_to_whoever_asked(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    topologies = {key_of(each): each for each in cluster.objects.get("NodeResourceTopology", ())}
+    topologies = {key_of(item): item for item in cluster.objects.get("NodeResourceTopology", ())}
     for pod in cluster.bound:
         if _meta(pod)["uid"] not in new:
             continue
@@ -282,7 +282,7 @@ def a_numa_policy_is_kept(cluster: Cluster, new: set[str]) -> Iterator[str]:
         node = cluster.nodes.get(node_of(pod))
         if node is None or _meta(pod)["uid"] not in new or _label(node, NUMA_POLICY) != "SingleNUMANode":
             continue
-        zones = {each["node"] for each in _said(pod, RESOURCE_STATUS).get("numaNodeResources", ())}
+        zones = {item["node"] for item in _said(pod, RESOURCE_STATUS).get("numaNodeResources", ())}
         if len(zones) > 1:
             yield f"{key_of(pod)} is on NUMA nodes {sorted(zones)} of {node_of(pod)}, which allows one"
 
@@ -294,19 +294,19 @@ def numa_nodes_have_what_is_given(cluster: Cluster, new: set[str]) -> Iterator[s
         here = cluster.on[node]
         if not any(_meta(pod)["uid"] in new for pod in here):
             continue
-        zone_of = {each["id"]: each["node"] for each in _said(topology, CPU_TOPOLOGY)["detail"]}
+        zone_of = {item["id"]: item["node"] for item in _said(topology, CPU_TOPOLOGY)["detail"]}
         has: Amounts = {
-            each["name"].removeprefix("node-"): quantity(resource["allocatable"])
-            for each in topology.get("zones", ())
-            for resource in each.get("resources", ())
+            item["name"].removeprefix("node-"): quantity(resource["allocatable"])
+            for item in topology.get("zones", ())
+            for resource in item.get("resources", ())
             if resource["name"] == "cpu"
         }
         taken: Amounts = defaultdict(Fraction)
         for pod in here:
             status = _said(pod, RESOURCE_STATUS)
             if status.get("numaNodeResources"):
-                for each in status["numaNodeResources"]:
-                    taken[str(each["node"])] += quantity(each.get("resources", {}).get("cpu", 0))
+                for item in status["numaNodeResources"]:
+                    taken[str(item["node"])] += quantity(item.get("resources", {}).get("cpu", 0))
             else:
                 for cpu in cpus_of(status.get("cpuset", "")):
                     taken[str(zone_of[cpu])] += 1
@@ -338,13 +338,13 @@ def gpus_are_given_once(cluster: Cluster, new: set[str]) -> Iterator[str]:
 
 def _gpus(thing: Manifest) -> dict[tuple[str, int], Amounts]:
     return {
-        ("gpu", each["minor"]): {name: quantity(text) for name, text in each.get("resources", {}).items()}
-        for each in _said(thing, DEVICE_ALLOCATED).get("gpu", ())
+        ("gpu", item["minor"]): {name: quantity(text) for name, text in item.get("resources", {}).items()}
+        for item in _said(thing, DEVICE_ALLOCATED).get("gpu", ())
     }
 
 
 def gpus_go_to_whoever_asked(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    devices = {key_of(each): each for each in cluster.objects.get("Device", ())}
+    devices = {key_of(item): item for item in cluster.objects.get("Device", ())}
     for pod in cluster.bound:
         if _meta(pod)["uid"] not in new:
             continue
@@ -358,7 +358,7 @@ def gpus_go_to_whoever_asked(cluster: Cluster, new: set[str]) -> Iterator[str]:
         if len(given) != number:
             yield f"{key_of(pod)} asks for {number} GPUs and has {sorted(given)}"
         device = devices.get(node_of(pod), {})
-        usable = {each["minor"] for each in device.get("spec", {}).get("devices", ()) if each.get("health")}
+        usable = {item["minor"] for item in device.get("spec", {}).get("devices", ()) if item.get("health")}
         if not {minor for _, minor in given} <= usable:
             yield f"{key_of(pod)} has GPUs {sorted(given)} of {node_of(pod)}, which can give {sorted(usable)}"
         for name in GPU_RESOURCES:
@@ -385,14 +385,14 @@ def nodes_have_what_is_given(cluster: Cluster, new: set[str]) -> Iterator[str]:
 
 def _came(cluster: Cluster, node: str, new: set[str]) -> Amounts:
     """What new pods since the last look take beside the others: pods that came out of no reservation."""
-    found: Amounts = {}
+    result: Amounts = {}
     for pod in cluster.on[node]:
         if _meta(pod)["uid"] in new and not _said(pod, RESERVATION_ALLOCATED):
-            _add(found, {**requests_of(pod["spec"]), "pods": Fraction(1)})
+            _add(result, {**requests_of(pod["spec"]), "pods": Fraction(1)})
     for reserved in cluster.reserved_on(node):
         if _meta(reserved.manifest)["uid"] in new:
-            _add(found, reserved.amounts)
-    return found
+            _add(result, reserved.amounts)
+    return result
 
 
 def quotas_keep_their_max(cluster: Cluster, new: set[str]) -> Iterator[str]:
@@ -404,7 +404,7 @@ def quotas_keep_their_max(cluster: Cluster, new: set[str]) -> Iterator[str]:
 
 def quotas_above_keep_their_max(cluster: Cluster, new: set[str]) -> Iterator[str]:
     """Where parents are checked."""
-    quotas = {_meta(each)["name"]: each for each in cluster.objects.get("ElasticQuota", ())}
+    quotas = {_meta(item)["name"]: item for item in cluster.objects.get("ElasticQuota", ())}
     below: dict[str, set[str]] = defaultdict(set)
     for name, quota in quotas.items():
         parent = _label(quota, QUOTA_PARENT)
@@ -429,7 +429,7 @@ def _beyond_max(quota: Manifest, pods: Sequence[Manifest], new: set[str]) -> Ite
 
 
 def reservations_keep_their_terms(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    by_uid = {_meta(each).get("uid", ""): each for each in cluster.objects.get("Reservation", ())}
+    by_uid = {_meta(item).get("uid", ""): item for item in cluster.objects.get("Reservation", ())}
     ended: dict[str, list[Manifest]] = defaultdict(list)
     for pod in cluster.bound:
         said = _said(pod, RESERVATION_ALLOCATED)
@@ -465,10 +465,10 @@ def _owns(owner: Manifest, pod: Manifest) -> bool:
 
 def owners_are_told(cluster: Cluster, new: set[str]) -> Iterator[str]:
     for reserved in cluster.reservations:
-        told = {each.get("uid") for each in reserved.manifest["status"].get("currentOwners", ())}
+        listed = {item.get("uid") for item in reserved.manifest["status"].get("currentOwners", ())}
         there = {_meta(pod)["uid"] for pod in reserved.owners}
-        if told != there:
-            yield f"reservation {reserved.name} tells of owners {sorted(told)}, and has {sorted(there)}"
+        if listed != there:
+            yield f"reservation {reserved.name} tells of owners {sorted(listed)}, and has {sorted(there)}"
 
 
 RULES: Final[Mapping[str, Rule]] = {

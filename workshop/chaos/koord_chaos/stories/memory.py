@@ -21,9 +21,9 @@ from koord.scheduler.core.decision import Bind, Broken, Decision, Nowhere, Place
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.writes import Create, Delete, Evict, Patch, PodBinding, Tell, Write
 from koord.scheduler.profiles import profiles_of
-from tests.scheduler.dice import Dice
-from tests.scheduler.mixed.invariants import Objects
-from tests.scheduler.mixed.script import KINDS, NEVER, PRIORITIES, Action, Change, Drop, Has, Put, Rest, Restart
+from koord_chaos.invariants.placing import Objects
+from koord_chaos.stories.dice import Dice
+from koord_chaos.stories.script import KINDS, NEVER, PRIORITIES, Action, Change, Drop, Has, Put, Rest, Restart
 
 BEGAN_S: Final = 1_800_000_000.0
 MOST_STEPS: Final = 3_000
@@ -40,7 +40,7 @@ class World:
         self.now_s = BEGAN_S
         self._uids = 0
         self._under_way: list[tuple[Bind, Placed]] = []
-        self.told: list[str] = []
+        self.lines: list[str] = []
         "What happened, for people."
         self.core = self._new_core()
 
@@ -55,7 +55,7 @@ class World:
         return {kind.kind: list(things.values()) for kind, things in self.manifests().items()}
 
     def act(self, action: Action) -> None:
-        self.told.append(in_words(action))
+        self.lines.append(in_words(action))
         match action:
             case Put(kind, manifest):
                 self._create(kind, manifest)
@@ -145,14 +145,14 @@ class World:
 
     def would_bind(self) -> list[str]:
         """Whom a fresh scheduler would bind as things are."""
-        core, found = self.fresh(), list[str]()
+        core, result = self.fresh(), list[str]()
         for _ in range(MOST_STEPS):
             decision = core.decide()
             if decision is None:
-                return found
+                return result
             if isinstance(decision, Bind | Wait):
                 bind = decision if isinstance(decision, Bind) else decision.bind
-                found += [f"{member.ask.key} to {member.node}" for member in bind.members]
+                result += [f"{member.ask.key} to {member.node}" for member in bind.members]
         raise AssertionError("a fresh scheduler does not come to rest")
 
     def _carry_out(self, decision: Decision) -> None:
@@ -183,7 +183,7 @@ class World:
                 self._put(PODS, replace(pod, status=replace(pod.status, nominated_node_name="")))
         for move in decision.moves:
             for key in move.victims:
-                self.told.append(f"  {key} has to go for {move.pod} on {move.node}")
+                self.lines.append(f"  {key} has to go for {move.pod} on {move.node}")
                 self._end(key)
 
     def _end(self, key: str) -> None:
@@ -213,7 +213,7 @@ class World:
                 return
             bound = pod if plan.patch is None else patched(pod, plan.patch.body)
             bound = replace(bound, spec=replace(bound.spec, node_name=placed.node))
-            self.told.append(f"  {ask.key} is bound to {placed.node}")
+            self.lines.append(f"  {ask.key} is bound to {placed.node}")
             core.bound(bind, ask)
             self._put(PODS, replace(bound, status=replace(bound.status, nominated_node_name="")))
             return
@@ -287,5 +287,5 @@ def _told_of(manifest: Any, path: str = "") -> Iterator[str]:
         yield f"{path.rpartition('/')[2]}={manifest}"
 
 
-def in_full(told: Sequence[str]) -> str:
-    return "\n".join(told)
+def in_full(lines: Sequence[str]) -> str:
+    return "\n".join(lines)

@@ -1,0 +1,8 @@
+"""What koord promises, and what tries to break it, for `koord chaos`. The product does not need it.
+
+| package | what it has |
+| --- | --- |
+| `invariants` | what must be true, judged by API objects, cgroup files and process tables alone |
+| `stories` | seeded load that mixes all features, in memory and on an API server |
+| `cli` | the commands of `koord chaos` |
+"""

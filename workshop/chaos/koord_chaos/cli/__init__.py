@@ -1,0 +1,7 @@
+"""`koord chaos`: try to break koord.
+
+| module | what it has |
+| --- | --- |
+| `chaos` | the group of commands |
+| `stories` | `koord chaos stories` |
+"""
