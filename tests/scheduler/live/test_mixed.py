@@ -19,10 +19,13 @@ from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
 from koord.scheduler.core.entity import Where
 from koord.scheduler.live.run import Runner
-from koord_chaos.invariants.placing import Checker
+from koord_chaos.invariants.invariant import violations
+from koord_chaos.invariants.moment import Witness
+from koord_chaos.invariants.placing import PARENT_QUOTAS, PLACING
+from koord_chaos.invariants.resting import RESTING
+from koord_chaos.invariants.resting import Rest as AtRest
 from koord_chaos.stories.dice import Dice
 from koord_chaos.stories.memory import World, in_full, in_words
-from koord_chaos.stories.play import ABOVE
 from koord_chaos.stories.script import (
     KINDS,
     NAMESPACE,
@@ -51,7 +54,7 @@ class Story:
 
     def __init__(self, client: Client, seed: int) -> None:
         self.client, self.seed = client, seed
-        self.script, self.checker = Script(Dice(seed)), Checker(frozenset({ABOVE}))
+        self.script, self.witness = Script(Dice(seed)), Witness()
         self.lines: list[str] = []
         self._running = AsyncExitStack()
         self._runner: Runner | None = None
@@ -138,8 +141,12 @@ class Story:
         world.now_s = time.time()
         for kind, all_ in things.items():
             world.things[kind] = {thing.metadata.key: thing for thing in all_}
-        faults = [f"a fresh scheduler would bind {pod}" for pod in world.would_bind()]
-        return faults or self.checker.at_rest(objects)
+        binds = world.would_bind()
+        if binds:
+            return [f"a fresh scheduler would bind {pod}" for pod in binds]
+        moment = self.witness.look(objects)
+        placing = [invariant for invariant in PLACING if invariant is not PARENT_QUOTAS]
+        return [*violations(placing, moment), *violations(RESTING, AtRest(moment))]
 
 
 def _manifests(things: dict[Kind[Any], list[Any]]) -> Has:

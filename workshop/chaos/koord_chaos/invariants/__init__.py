@@ -3,5 +3,13 @@
 | module | what it has |
 | --- | --- |
 | `invariant` | an invariant: its name, the promise to users, and the function that finds violations |
-| `placing` | what pods are given on nodes: CPUs, NUMA amounts, GPUs, quotas, reservations, gangs |
+| `promises` | all invariants, in chapters: `docs/what-we-promise.md` |
+| `manifests` | reads annotations, amounts and labels |
+| `moment` | all objects of one moment, and what came since the last look |
+| `placing` | what pods are given on nodes: CPUs, NUMA amounts, devices, quotas, reservations |
+| `resting` | when nothing is left to do: whole gangs, no forgotten pod, no stale figure |
+| `history` | over time: durable writes, one leader, protected services |
+| `moving` | migrations end, and keep their limits |
+| `cgroups` | cgroup files: in time, steady, restored |
+| `processes` | components recover, with bounded memory |
 """

@@ -1,453 +1,322 @@
-"""What must be true of API objects, whatever a scheduler did: judged by nothing but the objects.
+"""What pods are given on nodes: nothing twice, nothing that is not there, and only to pods that requested it.
 
-    checker = Checker()
-    faults = checker.look(objects)          after item change; `objects`: manifests by kind, as `kubectl get -o json`
-    faults = checker.at_rest(objects)       the same where the scheduler has nothing to do: gangs are whole, too
-
-What is more than there is (a node that shrank, a max that was lowered) is no fault. So amounts are judged where
-a pod was bound since the last look. Nothing here knows how a scheduler works, and all of it is read again.
+More than there is (a node that shrank, a max that was lowered) is no violation by itself. So amounts are judged
+where a pod was bound since the last look.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-Manifest: TypeAlias = Mapping[str, Any]
-Objects: TypeAlias = Mapping[str, Sequence[Manifest]]
-"""By kind. A kind that is not there has no objects."""
-Amounts: TypeAlias = dict[str, Fraction]
+from koord_chaos.invariants.invariant import Invariant
+from koord_chaos.invariants.manifests import (
+    CPU_TOPOLOGY,
+    GPU_REQUESTS,
+    GPU_SHARES,
+    LENT,
+    NUMA_POLICY,
+    QUOTA,
+    QUOTA_PARENT,
+    RESERVATION_ALLOCATED,
+    RESOURCE_SPEC,
+    RESOURCE_STATUS,
+    Amounts,
+    Manifest,
+    Place,
+    add,
+    annotation,
+    by_key,
+    devices,
+    exclusive_cpus,
+    key_of,
+    label,
+    meta,
+    node_of,
+    quantity,
+    requests_exclusive_cpus,
+    requests_of,
+    uid_of,
+    virtual_functions,
+)
+from koord_chaos.invariants.moment import Moment
 
-QOS: Final = "koordinator.sh/qosClass"
-RESOURCE_SPEC: Final = "scheduling.koordinator.sh/resource-spec"
-RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
-DEVICE_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
-RESERVATION_ALLOCATED: Final = "scheduling.koordinator.sh/reservation-allocated"
-CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
-NUMA_POLICY: Final = "node.koordinator.sh/numa-topology-policy"
-GANG: Final = "gang.scheduling.koordinator.sh/name"
-GANG_LEAST: Final = "gang.scheduling.koordinator.sh/min-available"
-POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
-QUOTA: Final = "quota.scheduling.koordinator.sh/name"
-QUOTA_PARENT: Final = "quota.scheduling.koordinator.sh/parent"
-GPU_RESOURCES: Final = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
-GPU_ASKED_BY: Final = (*GPU_RESOURCES, "koordinator.sh/gpu", "koordinator.sh/gpu-memory", "nvidia.com/gpu")
-WHOLE_GPU: Final = 100
-PROD: Final = range(9000, 10000)
-_SUFFIXES: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "k": 10**3, "M": 10**6, "G": 10**9}
-
-
-def quantity(text: str | int | float) -> Fraction:
-    """`500m`, `2Gi`, `4`."""
-    said = str(text)
-    if said.endswith("m"):
-        return Fraction(said[:-1]) / 1000
-    for suffix, factor in _SUFFIXES.items():
-        if said.endswith(suffix):
-            return Fraction(said[: -len(suffix)]) * factor
-    return Fraction(said)
-
-
-def cpus_of(text: str) -> frozenset[int]:
-    """`0-3,8`."""
-    result: set[int] = set()
-    for part in text.split(",") if text else ():
-        first, _, last = part.partition("-")
-        result.update(range(int(first), int(last or first) + 1))
-    return frozenset(result)
+WHOLE: Final = 100
+"""Of a device: its shares are percentages."""
+SHARES: Final = (*GPU_SHARES, "koordinator.sh/rdma", "koordinator.sh/fpga")
 
 
-def _meta(thing: Manifest) -> Manifest:
-    result: Manifest = thing["metadata"]
-    return result
-
-
-def key_of(thing: Manifest) -> str:
-    meta = _meta(thing)
-    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
-
-
-def _said(thing: Manifest, annotation: str) -> Any:
-    """What an annotation says in JSON; an empty object where it is not there."""
-    return json.loads(_meta(thing).get("annotations", {}).get(annotation) or "{}")
-
-
-def _label(thing: Manifest, label: str) -> str:
-    return str(_meta(thing).get("labels", {}).get(label, ""))
-
-
-def node_of(pod: Manifest) -> str:
-    return str(pod["spec"].get("nodeName", ""))
-
-
-def is_over(pod: Manifest) -> bool:
-    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-
-
-def requests_of(spec: Manifest) -> Amounts:
-    """Of a pod's containers together; stories have no init containers and no overhead."""
-    result: Amounts = defaultdict(Fraction)
-    for container in spec["containers"]:
-        for name, text in container.get("resources", {}).get("requests", {}).items():
-            result[name] += quantity(text)
-    return result
-
-
-def _add(into: Amounts, more: Mapping[str, Fraction]) -> None:
-    for name, amount in more.items():
-        into[name] = into.get(name, Fraction(0)) + amount
-
-
-@dataclass(frozen=True)
-class Reserved:
-    """A reservation that holds room on a node."""
-
-    manifest: Manifest
-    node: str
-    amounts: Amounts
-    owners: tuple[Manifest, ...]
-    "Pods that came out of it, and are there."
-
-    @property
-    def name(self) -> str:
-        return str(_meta(self.manifest)["name"])
-
-    @property
-    def used(self) -> Amounts:
-        result: Amounts = {}
-        for pod in self.owners:
-            _add(result, requests_of(pod["spec"]))
-        return result
-
-    @property
-    def left(self) -> Amounts:
-        used = self.used
-        return {name: max(Fraction(0), amount - used.get(name, 0)) for name, amount in self.amounts.items()}
-
-
-class Cluster:
-    """Objects of one moment, by what they have to do with each other."""
-
-    def __init__(self, objects: Objects) -> None:
-        self.objects = objects
-        self.nodes = {key_of(node): node for node in objects.get("Node", ())}
-        self.pods = [pod for pod in objects.get("Pod", ()) if not is_over(pod)]
-        self.bound = [pod for pod in self.pods if node_of(pod)]
-        self.on: dict[str, list[Manifest]] = defaultdict(list)
-        for pod in self.bound:
-            self.on[node_of(pod)].append(pod)
-        inside: dict[str, list[Manifest]] = defaultdict(list)
-        for pod in self.bound:
-            inside[_said(pod, RESERVATION_ALLOCATED).get("uid", "")].append(pod)
-        self.reservations = [
-            Reserved(
-                item,
-                item["status"]["nodeName"],
-                {name: quantity(text) for name, text in item["status"].get("allocatable", {}).items()},
-                tuple(inside.get(_meta(item).get("uid", "-"), ())),
-            )
-            for item in objects.get("Reservation", ())
-            if item.get("status", {}).get("phase") == "Available"
-        ]
-
-    def reserved_on(self, node: str) -> list[Reserved]:
-        return [reservation for reservation in self.reservations if reservation.node == node]
-
-
-@dataclass
-class Checker:
-    """Judges one story, look after look. `left_out`: names of rules that are not asked."""
-
-    left_out: frozenset[str] = frozenset()
-    _bound: set[str] = field(default_factory=set)
-    "Uids that had a node at the last look, of pods and reservations."
-    _unbound: dict[str, str] = field(default_factory=dict)
-    "Pods of gangs that had none, by uid, with their gangs."
-    _nodes: set[str] = field(default_factory=set)
-    _of_gang: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    "By gang, the uids of all pods that ever had a node."
-    _disturbed: set[str] = field(default_factory=set)
-    "Gangs that lost a member, or a node, while they had no place."
-
-    def look(self, objects: Objects) -> list[str]:
-        return self._judge(objects, at_rest=False)
-
-    def at_rest(self, objects: Objects) -> list[str]:
-        return self._judge(objects, at_rest=True)
-
-    def _judge(self, objects: Objects, *, at_rest: bool) -> list[str]:
-        cluster = Cluster(objects)
-        new = {_meta(pod)["uid"] for pod in cluster.bound} - self._bound
-        new |= {_meta(reservation.manifest)["uid"] for reservation in cluster.reservations} - self._bound
-        self._remember(cluster)
-        rules = {**RULES, **({"reservation owners are told": owners_are_told} if at_rest else {})}
-        faults = [
-            f"{name}: {fault}"
-            for name, rule in rules.items()
-            if name not in self.left_out
-            for fault in rule(cluster, new)
-        ]
-        if at_rest and "gangs are whole" not in self.left_out:
-            faults += [f"gangs are whole: {fault}" for fault in self._gangs(cluster)]
-        return faults
-
-    def _remember(self, cluster: Cluster) -> None:
-        self._bound = {_meta(pod)["uid"] for pod in cluster.bound}
-        self._bound |= {_meta(reservation.manifest)["uid"] for reservation in cluster.reservations}
-        there = {_meta(pod)["uid"] for pod in cluster.objects.get("Pod", ())}
-        if self._nodes - cluster.nodes.keys():
-            self._disturbed.update(self._unbound.values())
-        self._disturbed.update(gang for uid, gang in self._unbound.items() if uid not in there)
-        self._nodes = set(cluster.nodes)
-        self._unbound = {}
-        for pod in cluster.objects.get("Pod", ()):
-            gang = gang_of(pod)
-            if gang and node_of(pod):
-                self._of_gang[gang].add(_meta(pod)["uid"])
-            elif gang:
-                self._unbound[_meta(pod)["uid"]] = gang
-
-    def _gangs(self, cluster: Cluster) -> Iterator[str]:
-        """No gang ever had some of the places that it needs, and not all."""
-        least = {key_of(item): item["spec"].get("minMember", 1) for item in cluster.objects.get("PodGroup", ())}
-        for pod in cluster.objects.get("Pod", ()):
-            gang = gang_of(pod)
-            if gang and _meta(pod).get("annotations", {}).get(GANG_LEAST):
-                least[gang] = int(_meta(pod)["annotations"][GANG_LEAST])
-        for gang, bound in self._of_gang.items():
-            if gang not in self._disturbed and len(bound) < least.get(gang, 0):
-                yield f"{gang} needs {least[gang]} pods at once, and {len(bound)} were bound"
-
-
-def gang_of(pod: Manifest) -> str:
-    meta = _meta(pod)
-    name = meta.get("annotations", {}).get(GANG) or meta.get("labels", {}).get(POD_GROUP, "")
-    return f"{meta.get('namespace', '')}/{name}" if name else ""
-
-
-Rule: TypeAlias = Callable[[Cluster, set[str]], Iterable[str]]
-"""Faults in words; the uids are of pods that have a node since the last look."""
-
-
-def cpus_belong_to_one_pod(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    for node in cluster.nodes:
-        holders = [(key_of(pod), cpus_of(_said(pod, RESOURCE_STATUS).get("cpuset", ""))) for pod in cluster.on[node]]
-        for reserved in cluster.reserved_on(node):
-            mine = cpus_of(_said(reserved.manifest, RESOURCE_STATUS).get("cpuset", ""))
+def _shared_cpus(moment: Moment) -> Iterator[str]:
+    for node in moment.nodes:
+        holders = [(key_of(pod), exclusive_cpus(pod)) for pod in moment.on[node]]
+        for reserved in moment.reserved_on(node):
+            left = exclusive_cpus(reserved.manifest)
             for owner in reserved.owners:
-                mine -= cpus_of(_said(owner, RESOURCE_STATUS).get("cpuset", ""))
-            holders.append((f"reservation {reserved.name}", mine))
-        taken: dict[int, str] = {}
-        for who, cpus in holders:
-            for cpu in sorted(cpus):
-                if cpu in taken:
-                    yield f"CPU {cpu} of {node} belongs to {taken[cpu]} and to {who}"
-                    break
-                taken[cpu] = who
+                left -= exclusive_cpus(owner)
+            holders.append((f"reservation {reserved.name}", left))
+        holder_of: dict[int, str] = {}
+        for holder, cpus in holders:
+            if shared := sorted(cpus & holder_of.keys()):
+                yield f"CPU {shared[0]} of {node} belongs to {holder_of[shared[0]]} and to {holder}"
+            holder_of |= dict.fromkeys(cpus, holder)
 
 
-def cpus_go_to_whoever_asked(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    topologies = {key_of(item): item for item in cluster.objects.get("NodeResourceTopology", ())}
-    for pod in cluster.bound:
-        if _meta(pod)["uid"] not in new:
-            continue
-        cpus, asks = cpus_of(_said(pod, RESOURCE_STATUS).get("cpuset", "")), asks_for_cpus(pod)
-        if cpus and not asks:
-            yield f"{key_of(pod)} did not ask for CPUs of its own and has {sorted(cpus)}"
+def _wrong_cpus(moment: Moment) -> Iterator[str]:
+    topologies = by_key(moment.objects.get("NodeResourceTopology", ()))
+    for pod in moment.new_pods:
+        cpus, wanted = exclusive_cpus(pod), requests_exclusive_cpus(pod)
+        if cpus and not wanted:
+            yield f"{key_of(pod)} did not request exclusive CPUs and has {sorted(cpus)}"
         topology = topologies.get(node_of(pod))
-        if topology is None or not asks:
+        if topology is None or not wanted:
             continue
         if len(cpus) != requests_of(pod["spec"])["cpu"]:
-            yield f"{key_of(pod)} asks for {requests_of(pod['spec'])['cpu']} CPUs of its own and has {sorted(cpus)}"
-        details = _said(topology, CPU_TOPOLOGY)["detail"]
+            yield f"{key_of(pod)} requests {requests_of(pod['spec'])['cpu']} exclusive CPUs and has {sorted(cpus)}"
+        details = annotation(topology, CPU_TOPOLOGY)["detail"]
         if not cpus <= {detail["id"] for detail in details}:
-            yield f"{key_of(pod)} has CPUs that {node_of(pod)} has not: {sorted(cpus)}"
-        if _said(pod, RESOURCE_SPEC).get("requiredCPUBindPolicy") == "FullPCPUs":
-            cores = {(detail["socket"], detail["node"], detail["core"]) for detail in details if detail["id"] in cpus}
-            whole = {detail["id"] for detail in details if (detail["socket"], detail["node"], detail["core"]) in cores}
-            if whole != cpus:
-                yield f"{key_of(pod)} asks for whole cores and has {sorted(cpus)}"
+            yield f"{key_of(pod)} has CPUs that {node_of(pod)} does not have: {sorted(cpus)}"
+        if annotation(pod, RESOURCE_SPEC).get("requiredCPUBindPolicy") == "FullPCPUs":
+            core_of = {detail["id"]: (detail["socket"], detail["node"], detail["core"]) for detail in details}
+            cores = {core_of.get(cpu) for cpu in cpus}
+            if {cpu for cpu, core in core_of.items() if core in cores} != cpus:
+                yield f"{key_of(pod)} requires whole cores and has {sorted(cpus)}"
 
 
-def asks_for_cpus(pod: Manifest) -> bool:
-    return _label(pod, QOS) in ("LSR", "LSE") and (pod["spec"].get("priority") or 0) in PROD
-
-
-def a_numa_policy_is_kept(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    for pod in cluster.bound:
-        node = cluster.nodes.get(node_of(pod))
-        if node is None or _meta(pod)["uid"] not in new or _label(node, NUMA_POLICY) != "SingleNUMANode":
+def _broken_numa_policies(moment: Moment) -> Iterator[str]:
+    for pod in moment.new_pods:
+        node = moment.nodes.get(node_of(pod))
+        if node is None or label(node, NUMA_POLICY) != "SingleNUMANode":
             continue
-        zones = {item["node"] for item in _said(pod, RESOURCE_STATUS).get("numaNodeResources", ())}
+        zones = {zone["node"] for zone in annotation(pod, RESOURCE_STATUS).get("numaNodeResources") or ()}
         if len(zones) > 1:
             yield f"{key_of(pod)} is on NUMA nodes {sorted(zones)} of {node_of(pod)}, which allows one"
 
 
-def numa_nodes_have_what_is_given(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    """CPUs of NUMA nodes: what pods got there by amounts, and what they got as CPUs of their own."""
-    for topology in cluster.objects.get("NodeResourceTopology", ()):
+def _overfull_numa_nodes(moment: Moment) -> Iterator[str]:
+    """CPUs of NUMA nodes: amounts of pods, and exclusive CPUs."""
+    for topology in moment.objects.get("NodeResourceTopology", ()):
         node = key_of(topology)
-        here = cluster.on[node]
-        if not any(_meta(pod)["uid"] in new for pod in here):
+        pods = moment.on[node]
+        if not any(moment.is_new(pod) for pod in pods):
             continue
-        zone_of = {item["id"]: item["node"] for item in _said(topology, CPU_TOPOLOGY)["detail"]}
-        has: Amounts = {
-            item["name"].removeprefix("node-"): quantity(resource["allocatable"])
-            for item in topology.get("zones", ())
-            for resource in item.get("resources", ())
+        zone_of = {detail["id"]: detail["node"] for detail in annotation(topology, CPU_TOPOLOGY)["detail"]}
+        capacity: Amounts = {
+            zone["name"].removeprefix("node-"): quantity(resource["allocatable"])
+            for zone in topology.get("zones", ())
+            for resource in zone.get("resources", ())
             if resource["name"] == "cpu"
         }
-        taken: Amounts = defaultdict(Fraction)
-        for pod in here:
-            status = _said(pod, RESOURCE_STATUS)
-            if status.get("numaNodeResources"):
-                for item in status["numaNodeResources"]:
-                    taken[str(item["node"])] += quantity(item.get("resources", {}).get("cpu", 0))
-            else:
-                for cpu in cpus_of(status.get("cpuset", "")):
-                    taken[str(zone_of[cpu])] += 1
-        for zone, amount in taken.items():
-            if amount > has.get(zone, 0):
-                yield f"{float(amount)} CPUs of NUMA node {zone} of {node} are given, which has {float(has[zone])}"
+        given: Amounts = defaultdict(Fraction)
+        for pod in pods:
+            zones = annotation(pod, RESOURCE_STATUS).get("numaNodeResources") or ()
+            for zone in zones:
+                given[str(zone["node"])] += quantity(zone.get("resources", {}).get("cpu", 0))
+            if not zones:
+                for cpu in exclusive_cpus(pod) & zone_of.keys():
+                    given[str(zone_of[cpu])] += 1
+        for name, amount in given.items():
+            if amount > capacity.get(name, 0):
+                yield f"{float(amount)} CPUs of NUMA node {name} of {node} are given of {capacity.get(name, 0)}"
 
 
-def gpus_are_given_once(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    for node in cluster.nodes:
-        taken: dict[tuple[str, int], Amounts] = defaultdict(dict)
-        for pod in cluster.on[node]:
-            for place, amounts in _gpus(pod).items():
-                _add(taken[place], amounts)
-        for reserved in cluster.reserved_on(node):
-            left = {place: dict(amounts) for place, amounts in _gpus(reserved.manifest).items()}
+def _overfull_devices(moment: Moment) -> Iterator[str]:
+    for node in moment.nodes:
+        given: dict[Place, Amounts] = defaultdict(dict)
+        for pod in moment.on[node]:
+            for place, amounts in devices(pod).items():
+                add(given[place], amounts)
+        for reserved in moment.reserved_on(node):
+            left = {place: dict(amounts) for place, amounts in devices(reserved.manifest).items()}
             for owner in reserved.owners:
-                for place, amounts in _gpus(owner).items():
-                    for name, amount in amounts.items():
-                        if name in left.get(place, {}):
-                            left[place][name] = max(Fraction(0), left[place][name] - amount)
+                for place, amounts in devices(owner).items():
+                    for name in amounts.keys() & left.get(place, {}).keys():
+                        left[place][name] = max(Fraction(0), left[place][name] - amounts[name])
             for place, amounts in left.items():
-                _add(taken[place], amounts)
-        for (kind, minor), amounts in taken.items():
-            for name in GPU_RESOURCES:
-                if amounts.get(name, 0) > WHOLE_GPU:
+                add(given[place], amounts)
+        for (kind, minor), amounts in given.items():
+            for name in SHARES:
+                if amounts.get(name, 0) > WHOLE:
                     yield f"{float(amounts[name])} of {name} of {kind} {minor} of {node} are given"
 
 
-def _gpus(thing: Manifest) -> dict[tuple[str, int], Amounts]:
-    return {
-        ("gpu", item["minor"]): {name: quantity(text) for name, text in item.get("resources", {}).items()}
-        for item in _said(thing, DEVICE_ALLOCATED).get("gpu", ())
-    }
+def _wrong_devices(moment: Moment) -> Iterator[str]:
+    reports = by_key(moment.objects.get("Device", ()))
+    for pod in moment.new_pods:
+        gpus, requested = devices(pod, "gpu"), requests_of(pod["spec"])
+        if not any(requested.get(name) for name in GPU_REQUESTS):
+            if gpus:
+                yield f"{key_of(pod)} did not request GPUs and has {sorted(gpus)}"
+        else:
+            number = _number_of_gpus(requested)
+            if len(gpus) != number:
+                yield f"{key_of(pod)} requests {number} GPUs and has {sorted(gpus)}"
+            for name in GPU_SHARES:
+                total = sum((amounts.get(name, Fraction(0)) for amounts in gpus.values()), Fraction(0))
+                if requested.get(name, 0) and total != requested[name]:
+                    yield f"{key_of(pod)} requests {float(requested[name])} of {name} and has {float(total)}"
+        for kind in ("rdma", "fpga"):
+            cards = devices(pod, kind)
+            if cards and not requested.get(f"koordinator.sh/{kind}"):
+                yield f"{key_of(pod)} did not request {kind} and has {sorted(cards)}"
+            if not cards and requested.get(f"koordinator.sh/{kind}"):
+                yield f"{key_of(pod)} requests {kind} and has none"
+        report = reports.get(node_of(pod), {})
+        listed = report.get("spec", {}).get("devices") or ()
+        healthy = {(device["type"], device["minor"]) for device in listed if device.get("health")}
+        if not devices(pod).keys() <= healthy:
+            yield f"{key_of(pod)} has {sorted(devices(pod))} of {node_of(pod)}, which can give {sorted(healthy)}"
 
 
-def gpus_go_to_whoever_asked(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    devices = {key_of(item): item for item in cluster.objects.get("Device", ())}
-    for pod in cluster.bound:
-        if _meta(pod)["uid"] not in new:
+def _number_of_gpus(requested: Amounts) -> int:
+    if shared := requested.get("koordinator.sh/gpu.shared"):
+        return int(shared)
+    if whole := requested.get("nvidia.com/gpu"):
+        return int(whole)
+    share = requested.get(GPU_SHARES[0]) or requested.get("koordinator.sh/gpu") or Fraction(0)
+    return max(1, int(share // WHOLE))
+
+
+def _shared_functions(moment: Moment) -> Iterator[str]:
+    for node in moment.nodes:
+        holder_of: dict[tuple[str, int, int], str] = {}
+        for pod in moment.on[node]:
+            for function in virtual_functions(pod):
+                if function in holder_of:
+                    kind, card, number = function
+                    yield (
+                        f"virtual function {number} of {kind} {card} of {node} belongs to "
+                        f"{holder_of[function]} and to {key_of(pod)}"
+                    )
+                holder_of[function] = key_of(pod)
+
+
+def _bound_twice(moment: Moment) -> Iterator[str]:
+    for pod in moment.bound:
+        earlier = moment.earlier.get(uid_of(pod))
+        if earlier is not None and earlier != node_of(pod):
+            yield f"{key_of(pod)} was bound to {earlier}, and then to {node_of(pod)}"
+
+
+def _wrong_nodes(moment: Moment) -> Iterator[str]:
+    for pod in moment.new_pods:
+        node = moment.nodes.get(node_of(pod))
+        if node is None:
+            yield f"{key_of(pod)} is bound to {node_of(pod)}, which does not exist"
             continue
-        given, asked = _gpus(pod), requests_of(pod["spec"])
-        if not any(asked.get(name) for name in GPU_ASKED_BY):
-            if given:
-                yield f"{key_of(pod)} did not ask for GPUs and has {sorted(given)}"
-            continue
-        core = asked.get(GPU_RESOURCES[0], Fraction(0))
-        number = max(1, int(core // WHOLE_GPU)) if core else int(asked.get("nvidia.com/gpu", 0))
-        if len(given) != number:
-            yield f"{key_of(pod)} asks for {number} GPUs and has {sorted(given)}"
-        device = devices.get(node_of(pod), {})
-        usable = {item["minor"] for item in device.get("spec", {}).get("devices", ()) if item.get("health")}
-        if not {minor for _, minor in given} <= usable:
-            yield f"{key_of(pod)} has GPUs {sorted(given)} of {node_of(pod)}, which can give {sorted(usable)}"
-        for name in GPU_RESOURCES:
-            total = sum((amounts.get(name, Fraction(0)) for amounts in given.values()), Fraction(0))
-            if asked.get(name, 0) and total != asked[name]:
-                yield f"{key_of(pod)} asks for {float(asked[name])} of {name} and has {float(total)}"
+        lacking = {
+            name: value for name, value in (pod["spec"].get("nodeSelector") or {}).items() if label(node, name) != value
+        }
+        if lacking:
+            yield f"{key_of(pod)} selects nodes with {lacking}, and is on {node_of(pod)}"
 
 
-def nodes_have_what_is_given(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    for name, node in cluster.nodes.items():
-        came = _came(cluster, name, new)
+def _overfull_nodes(moment: Moment) -> Iterator[str]:
+    for node, resource, given, there in _overcommitted(moment):
+        if resource not in LENT:
+            yield f"{float(given)} of {resource} are given on {node}, which has {there}"
+
+
+def _overlent_nodes(moment: Moment) -> Iterator[str]:
+    for node, resource, given, there in _overcommitted(moment):
+        if resource in LENT:
+            yield f"{float(given)} of {resource} are given on {node}, which lends {there}"
+
+
+def _overcommitted(moment: Moment) -> Iterator[tuple[str, str, Fraction, str]]:
+    for name, node in moment.nodes.items():
+        came = _came(moment, name)
         if not came:
             continue
         given: Amounts = {}
-        for pod in cluster.on[name]:
-            _add(given, {**requests_of(pod["spec"]), "pods": Fraction(1)})
-        for reserved in cluster.reserved_on(name):
-            _add(given, reserved.left)
-        has = node.get("status", {}).get("allocatable", {})
+        for pod in moment.on[name]:
+            add(given, {**requests_of(pod["spec"]), "pods": Fraction(1)})
+        for reserved in moment.reserved_on(name):
+            add(given, reserved.left)
+        there = node.get("status", {}).get("allocatable", {})
         for resource, amount in given.items():
-            if came.get(resource, 0) and amount > quantity(has.get(resource, 0)):
-                yield f"{float(amount)} of {resource} are given on {name}, which has {has.get(resource, 0)}"
+            if came.get(resource, 0) and amount > quantity(there.get(resource, 0)):
+                yield name, resource, amount, str(there.get(resource, 0))
 
 
-def _came(cluster: Cluster, node: str, new: set[str]) -> Amounts:
-    """What new pods since the last look take beside the others: pods that came out of no reservation."""
-    result: Amounts = {}
-    for pod in cluster.on[node]:
-        if _meta(pod)["uid"] in new and not _said(pod, RESERVATION_ALLOCATED):
-            _add(result, {**requests_of(pod["spec"]), "pods": Fraction(1)})
-    for reserved in cluster.reserved_on(node):
-        if _meta(reserved.manifest)["uid"] in new:
-            _add(result, reserved.amounts)
-    return result
+def _came(moment: Moment, node: str) -> Amounts:
+    """What new pods and reservations take; pods allocated from a reservation take nothing more."""
+    amounts: Amounts = {}
+    for pod in moment.on[node]:
+        if moment.is_new(pod) and not annotation(pod, RESERVATION_ALLOCATED):
+            add(amounts, {**requests_of(pod["spec"]), "pods": Fraction(1)})
+    for reserved in moment.reserved_on(node):
+        if moment.is_new(reserved.manifest):
+            add(amounts, reserved.amounts)
+    return amounts
 
 
-def quotas_keep_their_max(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    for quota in cluster.objects.get("ElasticQuota", ()):
-        name = _meta(quota)["name"]
-        mine = [pod for pod in cluster.bound if _label(pod, QUOTA) == name]
-        yield from _beyond_max(quota, mine, new)
+def _lenders_in_debt(moment: Moment) -> Iterator[str]:
+    for name, node in moment.nodes.items():
+        status = node.get("status", {})
+        lent, capacity = status.get("allocatable", {}), status.get("capacity", {})
+        for resource in LENT:
+            own = resource.rpartition("-")[2]
+            unit = Fraction(1, 1000) if own == "cpu" else Fraction(1)
+            if quantity(lent.get(resource, 0)) * unit > quantity(capacity.get(own, 0)):
+                yield f"{name} lends {lent[resource]} of {resource}, and has {capacity.get(own, 0)} of {own}"
 
 
-def quotas_above_keep_their_max(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    """Where parents are checked."""
-    quotas = {_meta(item)["name"]: item for item in cluster.objects.get("ElasticQuota", ())}
+def _exceeded_quotas(moment: Moment) -> Iterator[str]:
+    pods: dict[str, list[Manifest]] = defaultdict(list)
+    for pod in moment.bound:
+        pods[label(pod, QUOTA)].append(pod)
+    for quota in moment.objects.get("ElasticQuota", ()):
+        yield from _beyond_max(quota, pods[meta(quota)["name"]], moment)
+
+
+def _exceeded_parents(moment: Moment) -> Iterator[str]:
+    quotas = {meta(quota)["name"]: quota for quota in moment.objects.get("ElasticQuota", ())}
     below: dict[str, set[str]] = defaultdict(set)
     for name, quota in quotas.items():
-        parent = _label(quota, QUOTA_PARENT)
+        parent = label(quota, QUOTA_PARENT)
         while parent in quotas and name not in below[parent]:
             below[parent].add(name)
-            parent = _label(quotas[parent], QUOTA_PARENT)
-    for name, those in below.items():
+            parent = label(quotas[parent], QUOTA_PARENT)
+    for name, children in below.items():
         if name in quotas:
-            yield from _beyond_max(quotas[name], [pod for pod in cluster.bound if _label(pod, QUOTA) in those], new)
+            pods = [pod for pod in moment.bound if label(pod, QUOTA) in children]
+            yield from _beyond_max(quotas[name], pods, moment)
 
 
-def _beyond_max(quota: Manifest, pods: Sequence[Manifest], new: set[str]) -> Iterator[str]:
+def _beyond_max(quota: Manifest, pods: Sequence[Manifest], moment: Moment) -> Iterator[str]:
     used: Amounts = {}
     came: Amounts = {}
     for pod in pods:
-        _add(used, requests_of(pod["spec"]))
-        if _meta(pod)["uid"] in new and not _said(pod, RESERVATION_ALLOCATED):
-            _add(came, requests_of(pod["spec"]))
-    for resource, text in quota.get("spec", {}).get("max", {}).items():
+        add(used, requests_of(pod["spec"]))
+        if moment.is_new(pod) and not annotation(pod, RESERVATION_ALLOCATED):
+            add(came, requests_of(pod["spec"]))
+    for resource, text in (quota.get("spec", {}).get("max") or {}).items():
         if came.get(resource, 0) and used[resource] > quantity(text):
-            yield f"pods of quota {_meta(quota)['name']} have {float(used[resource])} of {resource}, its max is {text}"
+            yield f"pods of quota {meta(quota)['name']} have {float(used[resource])} of {resource}; its max is {text}"
 
 
-def reservations_keep_their_terms(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    by_uid = {_meta(item).get("uid", ""): item for item in cluster.objects.get("Reservation", ())}
-    ended: dict[str, list[Manifest]] = defaultdict(list)
-    for pod in cluster.bound:
-        said = _said(pod, RESERVATION_ALLOCATED)
-        if not said or _meta(pod)["uid"] not in new:
+def _broken_reservations(moment: Moment) -> Iterator[str]:
+    by_uid = {uid_of(reservation): reservation for reservation in moment.objects.get("Reservation", ())}
+    owners: dict[str, list[Manifest]] = defaultdict(list)
+    for pod in moment.new_pods:
+        allocated = annotation(pod, RESERVATION_ALLOCATED)
+        if not allocated:
             continue
-        reservation = by_uid.get(said["uid"])
+        name, reservation = allocated.get("name"), by_uid.get(allocated["uid"])
         if reservation is None:
-            yield f"{key_of(pod)} came out of reservation {said['name']}, which does not exist"
+            yield f"{key_of(pod)} was allocated from reservation {name}, which does not exist"
             continue
-        ended[said["uid"]].append(pod)
-        if reservation["status"].get("nodeName") != node_of(pod):
-            yield f"{key_of(pod)} is on {node_of(pod)}, not where its reservation {said['name']} is"
+        owners[allocated["uid"]].append(pod)
+        if reservation.get("status", {}).get("nodeName") != node_of(pod):
+            yield f"{key_of(pod)} is on {node_of(pod)}, and its reservation {name} is not"
         if not any(_owns(owner, pod) for owner in reservation["spec"].get("owners", ())):
-            yield f"{key_of(pod)} came out of reservation {said['name']}, which is not for it"
-        if reservation["spec"].get("allocateOnce", True) and len(ended[said["uid"]]) > 1:
-            yield f"reservation {said['name']} is for one pod, and several came out of it"
-    for reserved in cluster.reservations:
-        came = [pod for pod in reserved.owners if _meta(pod)["uid"] in new]
+            yield f"{key_of(pod)} was allocated from reservation {name}, which has other owners"
+        if reservation["spec"].get("allocateOnce", True) and len(owners[allocated["uid"]]) > 1:
+            yield f"reservation {name} is for one pod, and several were allocated from it"
+    for reserved in moment.reservations:
+        came = [pod for pod in reserved.owners if moment.is_new(pod)]
         if not came or reserved.manifest["spec"].get("allocatePolicy") != "Restricted":
             continue
         used = reserved.used
@@ -457,30 +326,59 @@ def reservations_keep_their_terms(cluster: Cluster, new: set[str]) -> Iterator[s
 
 
 def _owns(owner: Manifest, pod: Manifest) -> bool:
-    """Stories have owners by labels alone."""
-    labels = _meta(pod).get("labels", {})
-    wanted = owner.get("labelSelector", {}).get("matchLabels", {})
-    return bool(wanted) and all(labels.get(key) == value for key, value in wanted.items())
+    reference, controller = owner.get("object"), owner.get("controller")
+    selected: Mapping[str, str] = (owner.get("labelSelector") or {}).get("matchLabels") or {}
+    if reference and reference.get("name") not in (None, meta(pod)["name"]):
+        return False
+    if controller:
+        references = meta(pod).get("ownerReferences") or ()
+        if not any(reference.get("name") == controller.get("name") for reference in references):
+            return False
+    return bool(reference or controller or selected) and all(
+        label(pod, name) == value for name, value in selected.items()
+    )
 
 
-def owners_are_told(cluster: Cluster, new: set[str]) -> Iterator[str]:
-    for reserved in cluster.reservations:
-        listed = {item.get("uid") for item in reserved.manifest["status"].get("currentOwners", ())}
-        there = {_meta(pod)["uid"] for pod in reserved.owners}
-        if listed != there:
-            yield f"reservation {reserved.name} tells of owners {sorted(listed)}, and has {sorted(there)}"
-
-
-RULES: Final[Mapping[str, Rule]] = {
-    "a CPU belongs to one pod": cpus_belong_to_one_pod,
-    "CPUs go to pods that asked": cpus_go_to_whoever_asked,
-    "a NUMA policy is kept": a_numa_policy_is_kept,
-    "NUMA nodes have what is given": numa_nodes_have_what_is_given,
-    "GPUs are given once": gpus_are_given_once,
-    "GPUs go to pods that asked": gpus_go_to_whoever_asked,
-    "nodes have what is given": nodes_have_what_is_given,
-    "quotas keep their max": quotas_keep_their_max,
-    "quotas above keep their max": quotas_above_keep_their_max,
-    "reservations keep their terms": reservations_keep_their_terms,
-}
-"""By name; besides, at rest: `gangs are whole`, `reservation owners are told`."""
+PARENT_QUOTAS: Final = Invariant(
+    "parent-quotas",
+    "Where parents are checked (`enableCheckParentQuota`), pods of all quotas below a quota together stay within its "
+    "max.",
+    _exceeded_parents,
+)
+PLACING: Final[tuple[Invariant[Moment], ...]] = (
+    Invariant("one-binding", "A pod is bound once, and never to a second node.", _bound_twice),
+    Invariant("node-selectors", "A pod is bound only to an existing node that it selects.", _wrong_nodes),
+    Invariant(
+        "node-capacity",
+        "Pods and reservations on a node together request no more than it had when the last of them came.",
+        _overfull_nodes,
+    ),
+    Invariant("lent-once", "What a node lends to batch and mid pods is given once.", _overlent_nodes),
+    Invariant("lent-within-capacity", "A node never lends more than it has.", _lenders_in_debt),
+    Invariant("exclusive-cpus", "An exclusive CPU belongs to one pod, or to one reservation.", _shared_cpus),
+    Invariant(
+        "requested-cpus",
+        "A pod has exclusive CPUs only if it requests them, as many as it requests, and whole cores if it requires "
+        "them.",
+        _wrong_cpus,
+    ),
+    Invariant(
+        "numa-policy", "A pod on a node with the policy SingleNUMANode is on one NUMA node.", _broken_numa_policies
+    ),
+    Invariant("numa-capacity", "Pods on a NUMA node have no more CPUs than it has.", _overfull_numa_nodes),
+    Invariant("device-shares", "Shares of a GPU, RDMA card or FPGA together are at most the whole.", _overfull_devices),
+    Invariant(
+        "requested-devices",
+        "A pod has devices only if it requests them, as many as it requests, and only healthy ones.",
+        _wrong_devices,
+    ),
+    Invariant("virtual-functions", "A virtual function of a card belongs to one pod.", _shared_functions),
+    Invariant("quotas", "Pods of a quota together stay within its max.", _exceeded_quotas),
+    PARENT_QUOTAS,
+    Invariant(
+        "reservations",
+        "Only owners are allocated from a reservation, on its node, one of them if it is for one, and within its "
+        "amounts if it is restricted.",
+        _broken_reservations,
+    ),
+)

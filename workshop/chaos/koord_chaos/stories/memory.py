@@ -21,7 +21,7 @@ from koord.scheduler.core.decision import Bind, Broken, Decision, Nowhere, Place
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.writes import Create, Delete, Evict, Patch, PodBinding, Tell, Write
 from koord.scheduler.profiles import profiles_of
-from koord_chaos.invariants.placing import Objects
+from koord_chaos.invariants.manifests import Objects
 from koord_chaos.stories.dice import Dice
 from koord_chaos.stories.script import KINDS, NEVER, PRIORITIES, Action, Change, Drop, Has, Put, Rest, Restart
 

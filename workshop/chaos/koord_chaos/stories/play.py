@@ -10,14 +10,16 @@ from msgspec.structs import replace
 from koord.api.configuration.component_config import PluginConfig
 from koord.api.configuration.scheduler_args import ElasticQuotaArgs
 from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
-from koord_chaos.invariants.placing import Checker
+from koord_chaos.invariants.invariant import violations
+from koord_chaos.invariants.moment import Witness
+from koord_chaos.invariants.placing import PARENT_QUOTAS, PLACING
+from koord_chaos.invariants.resting import RESTING
+from koord_chaos.invariants.resting import Rest as AtRest
 from koord_chaos.stories.dice import Dice
 from koord_chaos.stories.memory import World, in_full
 from koord_chaos.stories.script import Change, Drop, Put, Rest, Script
 
 ACTIONS: Final = 60
-ABOVE: Final = "quotas above keep their max"
-"""A rule that holds only where the scheduler checks parents."""
 
 
 class Broken(AssertionError):
@@ -29,22 +31,24 @@ def play(seed: int) -> None:
     checks_parents = dice.chance(0.5)
     world = World(Dice(seed ^ 0x5EED), config=_configuration(checks_parents))
     script = Script(dice)
-    checker = Checker(frozenset() if checks_parents else frozenset({ABOVE}))
+    witness = Witness()
+    placing = PLACING if checks_parents else tuple(invariant for invariant in PLACING if invariant is not PARENT_QUOTAS)
     for action in script.begin():
         world.act(action)
     for i in range(ACTIONS):
         actions = [Rest()] if i == ACTIONS - 1 else script.next(world.manifests())
         if any(isinstance(action, Put | Change | Drop) and action.lessens for action in actions):
             world.finish_bindings()
-            _judge(checker.look(world.objects()), seed, i, world)
+            _judge([*violations(placing, witness.look(world.objects()))], seed, i, world)
         for action in actions:
             world.act(action)
         if dice.chance(0.8):
             world.settle()
         is_rest = isinstance(actions[0], Rest)
-        faults = checker.at_rest(world.objects()) if is_rest else checker.look(world.objects())
+        moment = witness.look(world.objects())
+        faults = [*violations(placing, moment)]
         if is_rest:
-            faults += [f"a fresh scheduler would bind {pod}" for pod in world.would_bind()]
+            faults += violations(RESTING, AtRest(moment, world.would_bind()))
         _judge(faults, seed, i, world)
         world.wait(1.0)
 

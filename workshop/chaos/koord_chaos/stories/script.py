@@ -22,7 +22,7 @@ from koord.api.kinds import (
     RESERVATIONS,
     Kind,
 )
-from koord_chaos.invariants.placing import Manifest, node_of, quantity
+from koord_chaos.invariants.manifests import Manifest, node_of, quantity
 from koord_chaos.stories.dice import Dice
 from koord_chaos.stories.hardware import K, gpu, topology
 

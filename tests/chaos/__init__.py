@@ -1,0 +1,1 @@
+"""Tests of what tries to break koord."""
