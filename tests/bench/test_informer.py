@@ -11,7 +11,7 @@ from koord_bench.cli import table
 from koord_bench.harness import Report, Result, Size, turns
 from koord_bench.informer import measure
 from koord_bench.pod_rows import by_node, identity, pod_row
-from koord_bench.pods import pod_json
+from koord_bench.pods import PODS_PER_APP, pod_json
 
 TINY = Size(decoded=50, decoded_official=20, listed=1100, rows=600, events=300, repeats=1)
 
@@ -73,8 +73,8 @@ def test_the_table_says_which_goal_was_missed() -> None:
 
 
 def test_a_row_has_what_the_pod_asks_for() -> None:
-    row = pod_row(msgspec.Raw(pod_json(1)))
-    pod = msgspec.json.decode(pod_json(1))
+    row = pod_row(msgspec.Raw(pod_json(PODS_PER_APP)))
+    pod = msgspec.json.decode(pod_json(PODS_PER_APP))
     assert identity(row) == (
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
         pod["metadata"]["uid"],

@@ -48,8 +48,12 @@ def too_many_terms(spec: PodSpec) -> str | None:
     """As `excess`, of what a pod that has its node says about others."""
     if spec.affinity is None:
         return None
-    bounds = [bound for bound in BOUNDS if bound.count in (pod_terms, _selector_words)]
-    return next((why for bound in bounds if (why := bound.exceeded_by(spec))), None)
+    if spec.affinity.pod_affinity is None and spec.affinity.pod_anti_affinity is None:
+        return None
+    for bound in ABOUT_OTHERS:
+        if why := bound.exceeded_by(spec):
+            return why
+    return None
 
 
 def is_heavy(spec: PodSpec) -> bool:
@@ -137,3 +141,5 @@ BOUNDS: Final = (
     Bound("host ports", 512, _host_ports),
     Bound("volumes", 512, lambda spec: len(spec.volumes)),
 )
+ABOUT_OTHERS: Final = tuple(bound for bound in BOUNDS if bound.count in (pod_terms, _selector_words))
+"""Those that still count once a pod has its node."""

@@ -53,6 +53,12 @@ BENCHES: Final[Mapping[str, Bench]] = {
         "decisions about whole jobs, and what jobs cost that do not fit",
         ("koord-scheduler", *SERVER),
     ),
+    "scale": Bench(
+        "koord_bench.scale",
+        "how each component's cost grows, up to 100,000 nodes and a million pods; shards",
+        SERVER,
+        minutes=30,
+    ),
     "gpu-packing": Bench("koord_bench.gpu_packing.run", "how much GPU placement policies get allocated, on traces"),
     "descheduler": Bench("koord_bench.descheduler", "a round on thousands of nodes, and a step of many moves"),
     "sim": Bench("koord_bench.sim", "a simulated day of thousands of nodes: CPU, memory and growth", minutes=15),

@@ -57,16 +57,16 @@ QUICK: Final = Size(nodes=100, moves=50)
 
 
 class Fleet:
-    """A cluster with a number of nodes."""
+    """A cluster with a number of nodes, and of pods on each."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, pods_per_node: int = PODS_PER_NODE) -> None:
         self._random = random.Random(0)
         self.core = Core(profiles_of(SCHEDULER), seed=0, alone=True, now=Moment(NOW_S, NOW_S))
         self.nodes = {f"n{i}": _node(f"n{i}") for i in range(nodes)}
         for node in self.nodes.values():
             self.core.put(NODES, node)
         template = _pod_template()
-        self.pods_on = {name: [_pod(template, name, i, j) for j in range(PODS_PER_NODE)]
+        self.pods_on = {name: [_pod(template, name, i, j, pods_per_node) for j in range(pods_per_node)]
                         for i, name in enumerate(self.nodes)}  # fmt: skip
         for pods in self.pods_on.values():
             for pod in pods:
@@ -138,8 +138,8 @@ def _pod_template() -> Pod:
     )
 
 
-def _pod(template: Pod, node: str, i: int, j: int) -> Pod:
-    number = (i * PODS_PER_NODE + j) // REPLICAS
+def _pod(template: Pod, node: str, i: int, j: int, pods_per_node: int) -> Pod:
+    number = (i * pods_per_node + j) // REPLICAS
     owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=f"app-{number}", uid=f"rs-{number}",
                            controller=True)  # fmt: skip
     metadata: ObjectMeta = replace(
@@ -160,10 +160,7 @@ def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
     for nodes in (size.nodes, 2 * size.nodes):
         progress(f"{BENCH}: {nodes} nodes")
         fleet = Fleet(nodes)
-        # As the descheduler does once its caches have synced: the collector need not look at long-lived objects.
-        gc.collect()
-        gc.freeze()
-        best_s, grown_mb, moves = _rounds(fleet, given)
+        best_s, grown_mb, moves = rounds(fleet, given)
         case, is_last = report.case(f"{nodes} nodes, {nodes * PODS_PER_NODE} pods"), bool(times)
         times.append(best_s)
         case.add("a round", best_s, "s of CPU", goal=ROUND_S if is_last else None)
@@ -179,10 +176,13 @@ def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
     return report.rows
 
 
-def _rounds(fleet: Fleet, given: Compiled, rounds: int = 3) -> tuple[float, float, int]:
+def rounds(fleet: Fleet, given: Compiled, number: int = 3) -> tuple[float, float, int]:
     """The best of some rounds in CPU seconds, what one of them added to the process at most, and what moved."""
+    # As the descheduler does once its caches have synced: the collector need not look at long-lived objects.
+    gc.collect()
+    gc.freeze()
     took_s, grown_mb, moves = [], 0.0, 0
-    for _ in range(rounds):
+    for _ in range(number):
         reports = fleet.reports()
         # Resets the peak to the present.
         Path("/proc/self/clear_refs").write_text("5")

@@ -70,18 +70,18 @@ def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
 
 def _recalculation(report: Report, size: Size) -> None:
     report.progress(f"recalculating {size.nodes} nodes of {PODS_A_NODE} pods")
-    once_s = _calculated_s(size.nodes)
+    once_s = calculated_s(size.nodes)
     report.progress(f"recalculating {2 * size.nodes} nodes")
-    twice_s = _calculated_s(2 * size.nodes)
+    twice_s = calculated_s(2 * size.nodes)
     case = report.case(f"{size.nodes} nodes, {PODS_A_NODE} pods each")
     case.add("CPU of a full recalculation", once_s, "s", goal=2.0)
     case.add("the same for twice the nodes", twice_s / once_s, "times", goal=2.5)
 
 
-def _calculated_s(nodes: int) -> float:
-    """The best of three: other load on the machine only ever adds."""
+def calculated_s(nodes: int, pods_a_node: int = PODS_A_NODE) -> float:
+    """CPU of a full recalculation. The best of three: other load on the machine only ever adds."""
     config, plugins = SloConfig(colocation=ColocationConfig(enable=True)), choose()
-    states = [_state(f"n{i}", random.Random(i)) for i in range(nodes)]
+    states = [_state(f"n{i}", random.Random(i), pods_a_node) for i in range(nodes)]
     gc.collect()
     gc.freeze()
     try:
@@ -106,11 +106,11 @@ def _decided(
     return True, replace(node, allocatable=lent, lent_capacity=lent, lending=lending, annotations=annotations)
 
 
-def _state(name: str, dice: random.Random) -> NodeState:
+def _state(name: str, dice: random.Random, number: int = PODS_A_NODE) -> NodeState:
     """A node of 64 cores, whose services use about half of what they ask for, with batch pods beside them."""
     pods, usage = [], {}
-    for i in range(PODS_A_NODE):
-        key, is_service = f"default/{name}-{i}", i < PODS_A_NODE * 2 // 3
+    for i in range(number):
+        key, is_service = f"default/{name}-{i}", i < number * 2 // 3
         band = PriorityClass.PROD if is_service else PriorityClass.BATCH
         qos = QoSClass.LS if is_service else QoSClass.BE
         milli, memory = dice.randint(500, 2500), dice.randint(1, 6) << 30

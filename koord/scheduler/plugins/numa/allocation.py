@@ -58,7 +58,9 @@ def held_by(pod: Pod) -> Allocation | None:
         return None
     held = Allocation(status.cpus.mask, tuple(sorted(zones)))
     if not is_stand_in(meta.name):
-        held = _asked_for(held, pod)
+        # Adding up requests takes longer than all else, and most pods hold nothing.
+        holds_any = held.cpus or any(listed for _, listed in held.zones)
+        held = _asked_for(held, pod) if holds_any else Allocation()
     if not held.cpus and not held.zones:
         return None
     return held._replace(exclusive=exclusive_of(meta_spec(pod)) if held.cpus else "", alone=wants_it_alone(meta))
