@@ -17,7 +17,7 @@ Files: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CgroupHistory:
-    """Snapshots with their times in seconds, in order, and what happened to the node meanwhile."""
+    """Snapshots with their times in seconds, in order, and what happened to the node in the meantime."""
 
     snapshots: Sequence[tuple[float, Files]]
     wanted: Files = field(default_factory=dict)
