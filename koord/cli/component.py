@@ -136,13 +136,13 @@ def run_component(
         from koord import __version__
         from koord.kube.client import Client
 
-        config = await _config(common.kubeconfig, common.context, wait=supervised)
+        config = await located(common.kubeconfig, common.context, wait=supervised)
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(Client(config, user_agent=f"koord-{name}/{__version__}"))
             endpoints: dict[str, str] = {}
             done = await _serve_health(stack, common.metrics_address, tls, client, endpoints, measured, served)
             if supervised:
-                await _server_is_up(client)
+                await server_is_up(client)
 
             def ready(own: Mapping[str, str]) -> None:
                 done()
@@ -230,7 +230,7 @@ def start(log_format: str) -> bool:
     return False
 
 
-async def _config(kubeconfig: str | None, context: str | None, *, wait: bool) -> ClusterConfig:
+async def located(kubeconfig: str | None, context: str | None, *, wait: bool) -> ClusterConfig:
     """The cluster to use. Under a supervisor the kubeconfig may not exist yet, since components start together."""
     import asyncio
     import time
@@ -245,7 +245,7 @@ async def _config(kubeconfig: str | None, context: str | None, *, wait: bool) ->
     return locate(kubeconfig, context)
 
 
-async def _server_is_up(client: Client) -> None:
+async def server_is_up(client: Client) -> None:
     import asyncio
     import time
 

@@ -64,6 +64,9 @@ COMMANDS: dict[str, CommandEntry] = {
         "koord.cli.colocation", "Turn co-location off or on, for the cluster, a pool or a node."
     ),
     "top": CommandEntry("koord.cli.top", "Show what nodes and pods have, ask for and use, by priority band."),
+    "console": CommandEntry(
+        "koord.cli.console", "Serve the web console: what is lent, used and held back, and why; with a switch."
+    ),
     "crds": CommandEntry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),
     "hollow": CommandEntry("koord_minicluster.cli.hollow", "Run nodes that are only modelled."),
     "apiserver": CommandEntry(

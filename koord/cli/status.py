@@ -91,14 +91,14 @@ async def _look(data_dir: Path | None, kubeconfig: str | None, context: str | No
             return judge(await survey(None, "", data_dir, endpoints))
         kubeconfig = kubeconfig or str(path)
     else:
-        data_dir = _beside(kubeconfig)
+        data_dir = beside(kubeconfig)
         endpoints = read_endpoints(data_dir) if data_dir is not None else None
     config = locate(kubeconfig, context)
     async with Client(config, user_agent="koord-status") as client:
         return judge(await survey(client, config.server, data_dir, endpoints))
 
 
-def _beside(kubeconfig: str | None) -> Path | None:
+def beside(kubeconfig: str | None) -> Path | None:
     """The data directory that contains a kubeconfig, if any."""
     import os
 

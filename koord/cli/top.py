@@ -24,7 +24,7 @@ from koord.cli.options import kube_options, namespaces_option, output_option
 from koord.cli.tables import heading, short, table
 
 if TYPE_CHECKING:
-    from koord.cli.top_data import NodeTop, PageCache, Top
+    from koord.operate.top import NodeTop, PageCache, Top
 
 SORTS: Final = ("name", "cpu", "memory", "requested-cpu", "requested-memory", "pods")
 POD_SORTS: Final = ("name", "cpu", "memory", "requested-cpu", "requested-memory", "node")
@@ -91,8 +91,8 @@ def nodes(
 def _show_nodes(
     sort: str, bars: bool | None, everything: bool, kubeconfig: str | None, context: str | None, output: str
 ) -> int:
-    from koord.cli.top_data import SORTS as SORTED
-    from koord.cli.top_data import for_programs
+    from koord.operate.top import SORTS as SORTED
+    from koord.operate.top import for_programs
 
     usage = asyncio.run(_look(kubeconfig, context))
     if output in ("json", "yaml"):
@@ -130,8 +130,8 @@ def pods(namespace: str, sort: str, watch: bool, kubeconfig: str | None, context
 def _show_pods(namespace: str, sort: str, kubeconfig: str | None, context: str | None, output: str) -> int:
     from msgspec.structs import replace
 
-    from koord.cli.top_data import POD_SORTS as SORTED
-    from koord.cli.top_data import pods_for_programs
+    from koord.operate.top import POD_SORTS as SORTED
+    from koord.operate.top import pods_for_programs
 
     usage = asyncio.run(_look(kubeconfig, context))
     chosen = [pod for pod in usage.pods if not namespace or pod.key.startswith(f"{namespace}/")]
@@ -214,9 +214,9 @@ def devices(node: str, free: bool, watch: bool, kubeconfig: str | None, context:
 
 async def _look(kubeconfig: str | None, context: str | None) -> Top:
     from koord.api import kinds
-    from koord.cli.top_data import NO_USAGE, from_metrics_server, from_node_metrics, top_of
     from koord.kube.client import Client
     from koord.kube.errors import ApiError, NotFound
+    from koord.operate.top import NO_USAGE, from_metrics_server, from_node_metrics, top_of
 
     try:
         async with Client.from_config(kubeconfig, context) as client:
@@ -251,7 +251,7 @@ def bar(parts: Sequence[tuple[str, float]], width: int, fill: Mapping[str, str] 
 
 def _picture(usage: Top, columns: int, drawn: bool) -> str:
     """One line for all nodes together."""
-    from koord.cli.top_data import in_all
+    from koord.operate.top import in_all
 
     whole = in_all(usage)
     waiting = sum(1 for pod in usage.pods if not pod.node)

@@ -68,8 +68,8 @@ BANDS: Final = ("prod", "mid", "batch", "free", "system")
 EVENTS: Final = {
     "overview": "Overview",
     "map": "MapDelta",
-    "node/NAME": "NodeDetail",
-    "pod/NS/NAME": "PodDetail",
+    "node/NAME": "Changed",
+    "pod/NS/NAME": "Changed",
     "act/ID": "Act",
     "explanation/TICKET": "Explanation",
     "reset": "Reset",
@@ -210,10 +210,13 @@ class Attention(Shape, frozen=True):
     "How to fix it: a command where there is one."
 
 
+TenantBand: TypeAlias = Literal["-", "batch", "mid"]
+
+
 class Tenant(Shape, frozen=True):
     quota: str
     parent: str
-    band: Literal["-", "batch", "mid"]
+    band: TenantBand
     used_milli: int
     request_milli: int
     min_milli: int
@@ -534,7 +537,6 @@ class NodeDetail(Shape, frozen=True):
     lending_off_why: str
     report_age_s: int | None
     report_stale_why: str
-    agent_version: str
     capacity_milli: int
     cpu_milli: ResourceSummary
     memory_bytes: ResourceSummary
@@ -801,5 +803,12 @@ class Act(Shape, frozen=True):
 
 
 class Reset(Shape, frozen=True):
+    epoch: str
+    rev: int
+
+
+class Changed(Shape, frozen=True):
+    """Load the object of the topic again."""
+
     epoch: str
     rev: int

@@ -28,6 +28,8 @@ class Endpoints(msgspec.Struct, frozen=True):
     started: str
     kubeconfig: str
     components: Mapping[str, Running] = {}
+    monitor: str = ""
+    "The service account that may read metrics, as NAMESPACE/NAME."
 
 
 def read_endpoints(path: Path) -> Endpoints | None:

@@ -253,11 +253,14 @@ def _is_ready(node: Node) -> bool:
 
 
 def _is_silent(metric: NodeMetric | None, now_s: float) -> bool:
-    if metric is None:
-        return True
+    return metric is None or abs(_age_s(metric.status.update_time, now_s)) > silent_after_s(metric)
+
+
+def silent_after_s(metric: NodeMetric) -> float:
+    """A node is silent if its last report is older than this."""
     policy = metric.spec.metric_collect_policy
     interval_s = (policy.report_interval_seconds if policy is not None else None) or 60
-    return abs(_age_s(metric.status.update_time, now_s)) > REPORTS_MISSED * interval_s + ANSWER_SLACK_S
+    return REPORTS_MISSED * interval_s + ANSWER_SLACK_S
 
 
 def pods_of(pods: Iterable[Pod], nodes: Collection[str], now_s: float) -> Pods:

@@ -22,7 +22,8 @@ from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.cli.main import koord, run
 from koord.cli.tables import short
 from koord.cli.top import _picture, bar, node_table
-from koord.cli.top_data import (
+from koord.kube.client import Client
+from koord.operate.top import (
     SORTS,
     Usage,
     for_programs,
@@ -32,7 +33,6 @@ from koord.cli.top_data import (
     pods_for_programs,
     top_of,
 )
-from koord.kube.client import Client
 from tests.minicluster.apiserver.server_process import ServerProcess
 
 

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from koord.api.kubernetes.core import Event
 from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
+from koord.operate.bands import Room, Used, bars
 from koord_minicluster.cli.up_view import view
 from koord_minicluster.local.live.probes import ANSWERED
-from koord_minicluster.up.bands import Room, Used, bars
 from koord_minicluster.up.picture import RECENT, Picture
 from koord_minicluster.up.plan import Component
 from koord_minicluster.up.run import Up

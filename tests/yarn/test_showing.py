@@ -15,15 +15,15 @@ from koord.api.machinery.codec import convert
 from koord.api.text.manifest import read
 from koord.cli.main import run
 from koord.cli.top import node_table
-from koord.cli.top_data import for_programs, top_of
+from koord.operate.bands import Used, room_of
 from koord.operate.facts import Facts, Server, nodes_of
 from koord.operate.health import judge
 from koord.operate.install.yarn import LOCAL_DIR
+from koord.operate.top import for_programs, top_of
 from koord.yarn.hadoop.configuration import clusters, node_manager_site
 from koord.yarn.hadoop.one_machine import site
 from koord.yarn.nodes import node_facts
 from koord_bench import yarn as bench
-from koord_minicluster.up.bands import Used, room_of
 from koord_minicluster.up.picture import Picture
 from tests.cli.test_up_view import shown
 

@@ -29,6 +29,7 @@ from koord.api.machinery.struct import EMPTY
 from koord.api.protocol.crd.device import DeviceInfo
 from koord.api.protocol.crd.node_metric import (
     AggregatedUsage,
+    BestEffortMetric,
     ForecastMisses,
     HostApplicationMetricInfo,
     NodeMetric,
@@ -101,6 +102,26 @@ def node_metric_status(
         prod_reclaimable_metric=None if forecast is None else ReclaimableMetric(_map(*forecast.prod.reclaimable)),
         prod_peak_metric=None if forecast is None else PeakMetric(_map(*forecast.prod.peak), _misses(forecast)),
         lending_metric=None if lending is None else lending_metric(lending, state.pods, requested_milli(state.guests)),
+        best_effort_metric=_best_effort(samples, now_s, window_s),
+    )
+
+
+def _best_effort(samples: Samples, now_s: float, window_s: float) -> BestEffortMetric | None:
+    """Means of the period, as all usage of the report."""
+    requested = samples.mean(names.BE_CPU_REQUEST, now_s, window_s)
+    limit = samples.mean(names.BE_CPU_LIMIT, now_s, window_s)
+    if requested is None or limit is None:
+        return None
+    used = samples.mean(names.BE_CPU, now_s, window_s)
+    return best_effort_metric(None if used is None else round(used), round(requested), round(limit))
+
+
+def best_effort_metric(used_milli: int | None, requested_milli: int, limit_milli: int) -> BestEffortMetric:
+    return BestEffortMetric(
+        cpu_used=None if used_milli is None else render("cpu", used_milli),
+        cpu_requested=render("cpu", requested_milli),
+        cpu_limit=render("cpu", limit_milli),
+        cpu_held_back=render("cpu", max(0, requested_milli - limit_milli)),
     )
 
 

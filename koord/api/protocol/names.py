@@ -387,6 +387,7 @@ CLUSTER_NAMESPACES: Final = frozenset({NAMESPACE_KUBE_SYSTEM, "kube-public", "ku
 CONFIGMAP_SLO_CONTROLLER: Final = "slo-controller-config"
 CONFIGMAP_SLO_IN_FORCE: Final = "slo-controller-config-in-force"
 CONFIGMAP_ROLLOUTS: Final = "koord-rollouts"
+CONFIGMAP_CONSOLE_ACTS: Final = "koord-console-acts"
 CONFIGMAP_KOORDLET: Final = "koordlet-config"
 CONFIGMAP_POD_ENHANCED_VALIDATOR: Final = "pod-enhanced-validator-config"
 CONFIGMAP_GPU_SHARED_RESOURCE_TEMPLATES: Final = "gpu-shared-resource-templates"

@@ -3,6 +3,7 @@
     PUT /debug/flags/{s,f,d,db}              what to log about decisions: see koord.scheduler.diagnosis
     GET /apis/v1/__services__                the available paths
     GET /apis/v1/nodes/:nodeName             a node, with what the scheduler counts on it
+    GET /apis/v1/pending                     why pods are pending: see koord.scheduler.live.pending
     GET /apis/v1/plugins/<Plugin>/...        what plugins report
 
 Only the leader decides, so only the leader answers. Who may ask is the health server's to say. Diagnoses are written
@@ -25,6 +26,7 @@ from koord.scheduler.diagnosis import Diagnosis, FailedNodes, Flags
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.remedy import Remedy
+from koord.scheduler.live.pending import PendingPod
 from koord.scheduler.suggestion import Suggestion
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class Inspection:
         self.flags = Flags()
         self._core: Callable[[], Core | None] = lambda: None
         self._leads: Callable[[], bool] = lambda: False
+        self.pending: Callable[[], list[PendingPod]] = list
+        "Why pods are pending, while this instance leads."
         self._failed = FailedNodes()
         self._unwritten: deque[tuple[Ask, Diagnosis]] = deque()
         self._work = asyncio.Event()
@@ -141,7 +145,10 @@ class Inspection:
         if core is None:
             return {}
         cluster = core.cluster
-        services: dict[str, Service] = {f"{BASE}/nodes/:nodeName": lambda name: diagnosis.node_told(cluster, name)}
+        services: dict[str, Service] = {
+            f"{BASE}/nodes/:nodeName": lambda name: diagnosis.node_told(cluster, name),
+            f"{BASE}/pending": lambda _: {"pods": self.pending()},
+        }
         for engine in core.engines.values():
             for plugin in engine.profile.plugins:
                 for path, service in (plugin.controller.services if plugin.controller else {}).items():

@@ -178,6 +178,7 @@ class Runner:
                 tasks.create_task(telling.run(), name="telling")
                 tasks.create_task(announcing.run(), name="announcing")
                 if self._options.inspection is not None:
+                    self._options.inspection.pending = telling.pending.listed
                     tasks.create_task(self._options.inspection.run(), name="diagnoses")
                 while True:
                     assert self.core is not None

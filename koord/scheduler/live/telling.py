@@ -27,6 +27,7 @@ from koord.kube.store import Delta
 from koord.scheduler.core.decision import Bind, Broken, LetGo, Nowhere, Placed
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.writes import Evict, Tell
+from koord.scheduler.live.pending import PendingPods
 from koord.scheduler.message import for_an_event
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class Telling:
         self._unwritten: dict[str, tuple[_Subject, _Word]] = {}
         self._said: dict[str, _Word] = {}
         "The last word by uid of pod; pods that are bound or gone are forgotten."
+        self.pending = PendingPods()
         self._work = asyncio.Event()
         self._writing: dict[str, asyncio.Event] = {}
 
@@ -101,12 +103,14 @@ class Telling:
         """Members that found no place, while their job goes ahead."""
         for unplaced in decision.unplaced:
             theme = unplaced.placement.refusal or ", ".join(sorted(unplaced.placement.rejections))
+            self.pending.nowhere((unplaced.ask,), UNSCHEDULABLE, unplaced.placement, self._clock.now())
             self._say(unplaced.ask, _Word(UNSCHEDULABLE, unplaced.message), theme)
 
     def gated(self, asks: Iterable[Ask], why: str) -> None:
         """Pods of a job that is not tried yet. Those with gates of their own say so already."""
         word = _Word(GATED, why, None)
         for ask in asks:
+            self.pending.held(ask, GATED, why, self._clock.now())
             said = self._said.get(ask.meta.uid) or _known(ask.pod)
             if not ask.spec.scheduling_gates and (said is None or said[:2] != word[:2]):
                 self._say(ask, word)
@@ -137,6 +141,7 @@ class Telling:
         reasons = placement.refusal or ", ".join(sorted(placement.rejections))
         theme = f"{reasons}{' makes room' if remedy.helps else ''}"
         promises = {decision.ask.key: promised, **{move.pod: move.node for move in remedy.others}}
+        self.pending.nowhere(decision.asks, placement.held_as or UNSCHEDULABLE, placement, self._clock.now())
         for ask in decision.asks:
             reason = placement.held_as if self.subject(ask)[0] is PODS else ""
             word = _Word(reason or UNSCHEDULABLE, decision.message, promises.get(ask.key))
@@ -148,6 +153,7 @@ class Telling:
 
     def broken(self, decision: Broken) -> None:
         for ask in decision.asks:
+            self.pending.held(ask, SCHEDULER_ERROR, decision.message, self._clock.now())
             self._say(ask, _Word(SCHEDULER_ERROR, decision.message))
 
     def not_promised(self, pod: Pod) -> None:
@@ -173,6 +179,7 @@ class Telling:
         """A pod is bound or gone: it no longer needs a message on why it waits."""
         self._said.pop(uid, None)
         self._unwritten.pop(uid, None)
+        self.pending.forget(uid)
 
     async def run(self) -> None:
         """Writes conditions until cancelled, or until this process may write no more."""

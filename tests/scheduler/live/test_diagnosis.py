@@ -159,6 +159,7 @@ async def test_services_of_a_running_scheduler(tmp_path: Path, caplog: pytest.Lo
                 "GET": [
                     "/apis/v1/__services__",
                     "/apis/v1/nodes/:nodeName",
+                    "/apis/v1/pending",
                     "/apis/v1/plugins/Coscheduling/gang/:namespace/:name",
                     "/apis/v1/plugins/Coscheduling/gangs",
                     "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",

@@ -185,6 +185,19 @@ class LendingMetric(Struct):
     "Share of what it wanted that batch got, in a moving mean of 15 minutes."
 
 
+class BestEffortMetric(Struct):
+    """CPU of the pods of QoS class BE."""
+
+    cpu_used: Quantity | None = None
+    "What they use."
+    cpu_requested: Quantity | None = None
+    "What they request, including containers of other systems (YARN)."
+    cpu_limit: Quantity | None = None
+    "What they may use now."
+    cpu_held_back: Quantity | None = None
+    "What they request above the limit; 0 if the limit does not bind."
+
+
 class NodeMetricStatus(Struct):
     update_time: Timestamp | None = None
     "When the agent wrote this report. Readers ignore reports that are too old."
@@ -200,6 +213,8 @@ class NodeMetricStatus(Struct):
     "How far the usage of prod pods is predicted to rise."
     lending_metric: LendingMetric | None = None
     "What the node has learned about lending CPU and memory to batch. An addition of koord."
+    best_effort_metric: BestEffortMetric | None = None
+    "How far best-effort pods are held back. An addition of koord; absent until it was measured."
 
 
 class NodeMetric(Struct):

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from koord.api.text.counted import counted
 from koord.cli.lines import say
+from koord.operate.bands import bars
 from koord_minicluster.cli.up_view import BAND_STYLES, events_shown, this_node, wrapped
 from koord_minicluster.demo.ledger import EVICTED, MOVED, ClusterSample, Ledger, Tenant
 from koord_minicluster.demo.live.watching import LOOK_S, Watching
@@ -24,7 +25,6 @@ from koord_minicluster.demo.settings import HOT_PERCENT, hot_node
 from koord_minicluster.demo.summary import Course as Came
 from koord_minicluster.demo.summary import Summary
 from koord_minicluster.hollow.load_model import DAY_S, Course
-from koord_minicluster.up.bands import bars
 from koord_minicluster.up.run import Up
 
 LINE_S: Final = 5.0

@@ -20,8 +20,8 @@ from rich.text import Text
 from koord.api.kubernetes.core import Event
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.kube.client import Client
+from koord.operate.bands import KEPT, Bands
 from koord.operate.health import age
-from koord_minicluster.up.bands import KEPT, Bands
 from koord_minicluster.up.picture import Picture, event_time, followed
 from koord_minicluster.up.plan import LOCAL_NODE
 from koord_minicluster.up.run import Up

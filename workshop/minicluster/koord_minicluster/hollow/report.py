@@ -20,6 +20,7 @@ from koord.api.kubernetes.resources import amounts, pod_requests
 from koord.api.machinery.struct import EMPTY
 from koord.api.protocol.crd.node_metric import (
     AggregatedUsage,
+    BestEffortMetric,
     NodeMetricInfo,
     NodeMetricStatus,
     PeakMetric,
@@ -94,6 +95,7 @@ def node_metric_status(
     policy: ReportPolicy,
     now_s: float,
     lending: LendingOutlook | None = None,
+    best_effort: BestEffortMetric | None = None,
 ) -> NodeMetricStatus:
     """The report. `pods` are those that run on the node; `lending` is what it has learned."""
     recent = history.within(policy.window_s)
@@ -118,6 +120,7 @@ def node_metric_status(
         prod_reclaimable_metric=ReclaimableMetric(_map(free)),
         prod_peak_metric=PeakMetric(_map(_with_margin(_peak(history, system=True)))),
         lending_metric=None if lending is None else lending_metric(lending, {pod.metadata.uid for pod in pods}),
+        best_effort_metric=best_effort,
     )
 
 

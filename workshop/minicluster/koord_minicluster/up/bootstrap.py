@@ -122,9 +122,10 @@ def _protected() -> SloConfig:
 
 
 def monitoring() -> list[tuple[Kind[Any], dict[str, object]]]:
-    """The account that the live view, or a Prometheus, uses to read the components' metrics: it may do nothing else."""
+    """The account that the live view, the console, or a Prometheus uses to read the components' metrics and the
+    scheduler's list of pending pods: it may do nothing else."""
     meta = {"name": MONITOR}
-    rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    rules = [{"nonResourceURLs": ["/metrics", "/debug/apis/v1/pending"], "verbs": ["get"]}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": MONITOR}
     subject = {"kind": "ServiceAccount", "name": MONITOR, "namespace": NAMESPACE_KOORDINATOR}
     return [

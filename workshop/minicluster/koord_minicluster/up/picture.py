@@ -24,7 +24,7 @@ from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.kube.client import Client
 from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity
-from koord_minicluster.up.bands import Bands, Room, Used, room_of, used_of
+from koord.operate.bands import Bands, Room, Used, room_of, used_of
 
 RECENT: Final = 30
 """As many as a tall terminal can show."""

@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from koord import __version__
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.api.text.timestamp import from_seconds
 from koord.operate.endpoints import Endpoints, Running
+from koord_minicluster.up.bootstrap import MONITOR
 from koord_minicluster.up.data_dir import DataDir
 from koord_minicluster.up.plan import UpOptions, choose_port, components
 from koord_minicluster.up.supervisor import Supervisor
@@ -102,4 +104,5 @@ class Up:
                 )
                 for child in self.supervisor.children.values()
             },
+            monitor=f"{NAMESPACE_KOORDINATOR}/{MONITOR}",
         )

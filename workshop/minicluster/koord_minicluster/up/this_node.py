@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import aiohttp
-import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from koord.api.protocol.names import NAMESPACE_KOORDINATOR
+from koord.kube.account_token import AccountToken
 from koord.kube.client import Client
 from koord.kube.errors import ApiError
+from koord.operate.bands import BANDS, Used, band_of
 from koord_minicluster.local.live.probes import ANSWERED
-from koord_minicluster.up.bands import BANDS, Used, band_of
 from koord_minicluster.up.bootstrap import MONITOR
 
 log = logging.getLogger(__name__)
@@ -112,15 +112,15 @@ class Scraper:
     """Reads metrics with the monitoring account's token, which it renews before it expires."""
 
     def __init__(self, client: Client, session: aiohttp.ClientSession, now_s: Callable[[], float]) -> None:
-        self._client, self._session, self._now_s = client, session, now_s
-        self._token, self._until_s = "", 0.0
+        self._session = session
+        self._token = AccountToken(client, NAMESPACE_KOORDINATOR, MONITOR, now_s)
 
     async def scrape(self, address: str | None) -> list[Sample]:
         """The samples of an endpoint; none if it does not answer."""
         if not address:
             return []
         try:
-            headers = {"Authorization": f"Bearer {await self._valid_token()}"}
+            headers = {"Authorization": f"Bearer {await self._token.valid()}"}
             timeout = aiohttp.ClientTimeout(total=WITHIN_S)
             async with self._session.get(f"{address}/metrics", headers=headers, timeout=timeout) as answer:
                 answer.raise_for_status()
@@ -129,12 +129,3 @@ class Scraper:
             log.debug("%s does not tell its metrics: %s", address, error)
             return []
         return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-
-    async def _valid_token(self) -> str:
-        if self._now_s() >= self._until_s:
-            path = f"/api/v1/namespaces/{NAMESPACE_KOORDINATOR}/serviceaccounts/{MONITOR}/token"
-            asked = {"spec": {"expirationSeconds": TOKEN_S}}
-            _, _, body = await self._client.raw("POST", path, body=msgspec.json.encode(asked))
-            self._token = msgspec.json.decode(body)["status"]["token"]
-            self._until_s = self._now_s() + TOKEN_S / 2
-        return self._token

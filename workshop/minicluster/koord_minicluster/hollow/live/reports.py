@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from koord.agent.report.node_metric import best_effort_metric
 from koord.api.kinds import NODE_METRICS, NODES, PODS
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod
@@ -31,7 +32,7 @@ from koord_minicluster.hollow.chance import chance
 from koord_minicluster.hollow.live.guard import Guard
 from koord_minicluster.hollow.live.machines import FIELD_MANAGER, Machines
 from koord_minicluster.hollow.live.pods import NODE_INDEX
-from koord_minicluster.hollow.load_model import Load, NodeShape, PodShape, Usage, shape_of, usage_at
+from koord_minicluster.hollow.load_model import Asked, Band, Load, NodeShape, PodShape, Usage, shape_of, usage_at
 from koord_minicluster.hollow.machine import Machine
 from koord_minicluster.hollow.report import History, node_metric_status, sample_of, sample_times
 from koord_minicluster.kubelet.live.parallel import for_each
@@ -150,11 +151,19 @@ class Reporter:
         history = self._histories.setdefault(machine.name, History())
         last_s = history.samples[-1].time_s if history.samples else None
         limit = self._guard.limit(machine)
+        asked = Asked()
         for time_s in sample_times(last_s, now_s, policy.report_s):
             usage = usage_at(self._load, node, [shape for _, shape in pods], time_s, limit)
             history.add(sample_of(pods, usage, time_s))
             self._guard.look(machine, pods, usage, time_s)
-        return node_metric_status([pod for pod, _ in pods], history, policy, now_s, self._guard.outlook(machine))
+            asked = usage.asked
+        best_effort = best_effort_metric(
+            asked.best_effort_got_milli,
+            sum(shape.request.cpu_milli for _, shape in pods if shape.band is Band.BEST_EFFORT),
+            machine.cpu_milli if asked.limit_milli is None else asked.limit_milli,
+        )
+        outlook = self._guard.outlook(machine)
+        return node_metric_status([pod for pod, _ in pods], history, policy, now_s, outlook, best_effort)
 
     def _shape(self, pod: Pod, now_s: float) -> PodShape:
         key, version = pod.metadata.key, pod.metadata.resource_version

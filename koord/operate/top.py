@@ -1,4 +1,4 @@
-"""Capacity, requests and usage of nodes and pods, by priority band: the figures of `koord top`, without printing.
+"""Capacity, requests and usage of nodes and pods, by priority band: the figures of `koord top` and of the console.
 
 Batch and mid pods request resources with names of their own (kubernetes.io/batch-cpu); here these count as cpu and
 memory. cpu is in milli-cores, memory in bytes.
@@ -16,7 +16,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import pod_requests
 from koord.api.protocol import names
 from koord.api.protocol.crd.node_metric import NodeMetric
-from koord.api.protocol.priority import PriorityClass, priority_class
+from koord.api.protocol.priority import priority_class
 from koord.api.text.quantity import QuantityError, amount, render
 from koord.yarn.nodes import node_facts
 
@@ -119,13 +119,28 @@ class Top(msgspec.Struct, frozen=True):
         return tuple(node.name for node in self.nodes if node.used is None) if self.source else ()
 
 
+class NodeShown(msgspec.Struct, frozen=True):
+    """What a node itself says."""
+
+    name: str
+    ready: bool
+    cordoned: bool
+    allocatable: Amounts
+    lent_by_band: dict[str, Amounts]
+    yarn: Amounts
+
+
 def top_of(nodes: Iterable[Node], pods: Iterable[Pod], usage: Usage = NO_USAGE) -> Top:
     """The figures of a cluster. Finished pods take nothing, and are left out."""
     pod_tops = tuple(_pod(pod, usage) for pod in pods if not pod.is_finished)
     on: dict[str, list[PodTop]] = {}
     for pod in pod_tops:
         on.setdefault(pod.node, []).append(pod)
-    return Top(tuple(_node(node, on.get(node.metadata.name, []), usage) for node in nodes), pod_tops, usage.source)
+    return Top(
+        tuple(node_top(shown_by(node), on.get(node.metadata.name, []), usage) for node in nodes),
+        pod_tops,
+        usage.source,
+    )
 
 
 def in_all(top: Top) -> NodeTop:
@@ -181,12 +196,12 @@ def from_node_metrics(metrics: Iterable[NodeMetric]) -> Usage:
     for metric in metrics:
         own = metric.status.node_metric
         if own is not None:
-            nodes[metric.metadata.name] = _amounts(own.node_usage.resources)
+            nodes[metric.metadata.name] = amounts_of(own.node_usage.resources)
             if own.page_cache is not None and (cache := _cache(own.page_cache.total, own.page_cache.cold)):
                 page_cache[metric.metadata.name] = cache
         for pod in metric.status.pods_metric:
             key = f"{pod.namespace}/{pod.name}"
-            pods[key] = _amounts(pod.pod_usage.resources)
+            pods[key] = amounts_of(pod.pod_usage.resources)
             reported = pod.extensions.get("pageCache")
             if isinstance(reported, Mapping) and (cache := _cache(reported.get("total"), reported.get("cold"))):
                 page_cache[key] = cache
@@ -233,10 +248,10 @@ def from_metrics_server(nodes: bytes, pods: bytes) -> Usage:
     by_pod = msgspec.json.decode(pods, type=_MeasuredList).items
     return Usage(
         "metrics.k8s.io",
-        {measured.metadata.name: _amounts(measured.usage) for measured in by_node},
+        {measured.metadata.name: amounts_of(measured.usage) for measured in by_node},
         {
             f"{measured.metadata.namespace}/{measured.metadata.name}": _sum(
-                _amounts(one.usage) for one in measured.containers
+                amounts_of(one.usage) for one in measured.containers
             )
             for measured in by_pod
         },
@@ -306,39 +321,50 @@ def _told(amounts: Amounts) -> dict[str, str]:
 
 
 def _pod(pod: Pod, usage: Usage) -> PodTop:
-    band = priority_class(pod)
+    key = pod.metadata.key
+    return PodTop(
+        key, pod.spec.node_name, band_of(pod), requested_by(pod), usage.pods.get(key), usage.page_cache.get(key)
+    )
+
+
+def requested_by(pod: Pod) -> Amounts:
+    """cpu and memory, including lent ones, which have other names."""
     requested = dict.fromkeys(RESOURCES, 0)
     for name, number in pod_requests(pod).items():
         same = _SAME.get(name, name)
         if same in requested:
             requested[same] += number
-    key = pod.metadata.key
-    return PodTop(key, pod.spec.node_name, _word(band), requested, usage.pods.get(key), usage.page_cache.get(key))
+    return requested
 
 
-def _word(band: PriorityClass) -> str:
-    return band.removeprefix("koord-") or "none"
+def band_of(pod: Pod) -> str:
+    return priority_class(pod).removeprefix("koord-") or "none"
 
 
-def _node(node: Node, pods: list[PodTop], usage: Usage) -> NodeTop:
+def shown_by(node: Node) -> NodeShown:
     allocatable = node.status.allocatable
     lent = {
         band: {same: amount(name, allocatable.get(name, 0)) for name, same in of_band.items()}
         for band, of_band in LENT.items()
     }
     ready = any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+    return NodeShown(node.metadata.name, ready, node.spec.unschedulable, amounts_of(allocatable), lent, _yarn(node))
+
+
+def node_top(node: NodeShown, pods: list[PodTop], usage: Usage) -> NodeTop:
+    """The figures of a node with the unfinished pods on it."""
     return NodeTop(
-        node.metadata.name,
-        ready,
-        node.spec.unschedulable,
+        node.name,
+        node.ready,
+        node.cordoned,
         len(pods),
-        _amounts(allocatable),
-        lent,
+        node.allocatable,
+        node.lent_by_band,
         {band: _sum(pod.requested for pod in pods if pod.band == band) for band in BANDS},
-        usage.nodes.get(node.metadata.name),
+        usage.nodes.get(node.name),
         {band: _sum(pod.used for pod in pods if pod.band == band and pod.used is not None) for band in BANDS},
-        _yarn(node),
-        usage.page_cache.get(node.metadata.name),
+        node.yarn,
+        usage.page_cache.get(node.name),
     )
 
 
@@ -347,7 +373,7 @@ def _yarn(node: Node) -> Amounts:
     return {"cpu": claim.cpu_milli, "memory": claim.memory_bytes}
 
 
-def _amounts(quantities: Mapping[str, str | int | float]) -> Amounts:
+def amounts_of(quantities: Mapping[str, str | int | float]) -> Amounts:
     return {name: amount(name, quantities[name]) if name in quantities else 0 for name in RESOURCES}
 
 

@@ -1,0 +1,154 @@
+"""`koord console`: the web console of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from koord.cli.component import log_format_option
+from koord.cli.options import kube_options
+
+if TYPE_CHECKING:
+    from koord.kube.cluster_config import ClusterConfig
+    from koord.kube.health import Address
+    from koord.kube.serving_tls import ServingTls
+
+
+@click.command(
+    epilog="""\b
+Example: koord console
+         koord console --address 127.0.0.1:8080 --context eu-1
+         koord console --address 0.0.0.0:8443 --tls-cert-file tls.crt --tls-private-key-file tls.key"""
+)
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Serve there; port 0 takes any free one. An address that is not on loopback needs TLS.",
+)
+@click.option(
+    "--tls-cert-file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Serve with this certificate.",
+)
+@click.option(
+    "--tls-private-key-file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The key of that certificate.",
+)
+@click.option(
+    "--sign-in",
+    type=click.Choice(["link", "token"]),
+    help="link: the printed link signs in as the user of the kubeconfig; only on loopback, and the default"
+    " there. token: viewers sign in with bearer tokens of their own; the default elsewhere.",
+)
+@click.option(
+    "--link-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Keep the link there."
+)
+@click.option(
+    "--scheduler",
+    "scheduler_url",
+    metavar="URL",
+    default="",
+    help="Address of the scheduler's health endpoint, which lists why pods are pending. Beside a koord up it is known.",
+)
+@click.option("--grafana", "grafana_url", metavar="URL", default="", help="Link to the boards of this Grafana.")
+@log_format_option
+@kube_options
+def console(
+    address: str,
+    tls_cert_file: str | None,
+    tls_private_key_file: str | None,
+    sign_in: str | None,
+    link_file: Path | None,
+    scheduler_url: str,
+    grafana_url: str,
+    log_format: str,
+    kubeconfig: str | None,
+    context: str | None,
+) -> int:
+    """Serve the web console: what the cluster lends, uses and holds back, what is pending and why; with a switch.
+
+    Prints a link. On loopback, the link signs in once, and acts are done as the user of the kubeconfig. Elsewhere,
+    viewers sign in with bearer tokens, and every viewer sees and does what its own rights allow.
+    """
+    from koord.cli.component import start
+    from koord.cli.status import beside
+    from koord.kube import (
+        lean,  # noqa: F401 - before anything else imports aiohttp
+        shell,
+        tether,
+    )
+
+    for name, url in (("--scheduler", scheduler_url), ("--grafana", grafana_url)):
+        if url and not url.startswith(("http://", "https://")):
+            raise click.UsageError(f"{name} {url}: must be a URL, for example https://grafana.example.com")
+    where, tls = _served_at(address, tls_cert_file, tls_private_key_file, sign_in)
+    supervised = start(log_format)
+
+    async def main() -> None:
+        from koord import __version__
+        from koord.cli.component import located, server_is_up
+        from koord.console.live.run import ConsoleOptions, run
+        from koord.kube.client import Client
+
+        config = await located(kubeconfig, context, wait=supervised)
+        async with Client(config, user_agent=f"koord-console/{__version__}") as client:
+            if supervised:
+                await server_is_up(client)
+
+            def ready(link: str) -> None:
+                if supervised:
+                    tether.say_ready({"console": link.partition("/?")[0]})
+                else:
+                    click.echo(f"console: {link}")
+
+            options = ConsoleOptions(
+                address=where,
+                cluster=name_of(config, context),
+                tls=tls,
+                by_token=sign_in == "token",
+                data_dir=beside(kubeconfig),
+                scheduler_url=scheduler_url.rstrip("/"),
+                grafana_url=grafana_url.rstrip("/"),
+                link_file=link_file,
+                on_link=lambda link: None if supervised else click.echo(f"the next link: {link}"),
+            )
+            await run(client, options, ready)
+
+    return shell.run_component(main, name="console")
+
+
+def name_of(config: ClusterConfig, context: str | None) -> str:
+    """The name of a cluster for people: the context that leads to it, or its address."""
+    if context:
+        return context
+    origin, _, rest = config.origin.partition("context ")
+    return rest.partition(" of ")[0] if rest and not origin else config.server.partition("://")[2]
+
+
+def _served_at(
+    address: str, cert_file: str | None, key_file: str | None, sign_in: str | None
+) -> tuple[Address, ServingTls | None]:
+    from koord.kube.health import parse_address
+    from koord.kube.serving_tls import ServingTls
+
+    if (cert_file is None) != (key_file is None):
+        raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
+    try:
+        where = parse_address(address)
+        tls = ServingTls(cert_file, key_file) if cert_file and key_file else None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if not where.loopback and tls is None:
+        raise click.UsageError(
+            f"--address {address} is not on loopback and needs TLS: give --tls-cert-file and --tls-private-key-file"
+        )
+    if not where.loopback and sign_in == "link":
+        raise click.UsageError("--sign-in link is only for loopback: elsewhere viewers sign in with tokens")
+    return where, tls

@@ -1,0 +1,11 @@
+"""The console on a cluster: informers, pages over HTTP, sessions and rights of viewers, acts.
+
+| module | what it has |
+| --- | --- |
+| `run` | starts and ends it all |
+| `world` | informers, one per kind for all viewers, and what changed each second |
+| `viewers` | who a viewer is and what this viewer may do, by the viewer's own credentials |
+| `guard` | sessions, links with tokens, and the checks before any request is answered |
+| `server` | the JSON API and the pages |
+| `scheduler_reasons` | why pods are pending, as the scheduler lists it |
+"""
