@@ -111,6 +111,8 @@ def console(
             options = ConsoleOptions(
                 address=where,
                 cluster=name_of(config, context),
+                kubeconfig=kubeconfig,
+                context=context,
                 tls=tls,
                 by_token=sign_in == "token",
                 data_dir=beside(kubeconfig),

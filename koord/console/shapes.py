@@ -640,15 +640,15 @@ class QuotaDetail(Shape, frozen=True):
 
 class WorthRow(Shape, frozen=True):
     name: str
-    offered_cpu_hours: float
     lent_cpu_hours: float
+    "Requested by pods on lent resources, in core-hours."
     used_cpu_hours: float
     lent_gib_hours: float
     used_gib_hours: float
-    pods: int
     evictions: int
-    nodes_saved: float | None
-    money_saved: float | None
+    node_hours_saved: float
+    cost_saved: float | None
+    "Null without a price."
 
 
 class WorthMoment(Shape, frozen=True):
@@ -658,14 +658,24 @@ class WorthMoment(Shape, frozen=True):
     used_milli: float
 
 
+WorthBy: TypeAlias = Literal["namespace", "quota", "workload"]
+
+
 class WorthAnswer(Shape, frozen=True):
     sentence: str
-    by: str
-    since_s: float
+    by: WorthBy
+    since: str
+    source: str
+    offered_cpu_hours: float
+    offered_gib_hours: float
     total: WorthRow
     rows: tuple[WorthRow, ...]
     course: tuple[WorthMoment, ...]
+    "Empty without history."
+    right_sizing: Any
+    "What right-sizing would save: `total` and `workloads`, with `cores`, `gib` and `nodes`."
     notes: tuple[str, ...]
+    "Always shown."
     command: str
 
 

@@ -9,7 +9,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from koord.console.live.commands import Commands
 from koord.console.live.guard import COOKIE, Guard
+from koord.console.live.pages import Pages
 from koord.console.live.scheduler_reasons import follow_scheduler
 from koord.console.live.server import Options, Server
 from koord.console.live.viewers import Viewer, Viewers, who
@@ -29,6 +31,8 @@ STOP_WITHIN_S = 1.0
 class ConsoleOptions:
     address: Address
     cluster: str = ""
+    kubeconfig: str | None = None
+    context: str | None = None
     tls: ServingTls | None = None
     by_token: bool = False
     "Viewers sign in with tokens, also on loopback. The link does not sign in as the user of the kubeconfig."
@@ -67,6 +71,7 @@ async def run(client: Client, options: ConsoleOptions, ready: Callable[[str], No
 
         guard = Guard(viewers, own, secure=secure, new_link=new_link)
         server = Server(world, guard, Options(grafana_url=options.grafana_url, secure=secure))
+        Pages(server, world, Commands(options.kubeconfig, options.context))
         context = options.tls.context if options.tls is not None else None
         port = await stack.enter_async_context(
             serving(server.app(), address.host, address.port, context, stop_within_s=STOP_WITHIN_S)

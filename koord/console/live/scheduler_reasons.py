@@ -38,12 +38,12 @@ async def follow_scheduler(world: World, url: str) -> None:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_WITHIN_S)) as session:
         while True:
             fault = ""
-            if world.table.pending:
+            if world.table.pending and (world.is_visited or not world.reasons):
                 fault = await _look(world, session, url, caller)
                 if fault and fault != said:
                     log.warning("the scheduler does not say why pods are pending: %s", fault)
                 said = fault
-            await asyncio.sleep(EVERY_S if world.viewers and not fault else IDLE_S)
+            await asyncio.sleep(IDLE_S if fault else EVERY_S)
 
 
 class _Caller:

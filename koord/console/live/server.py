@@ -191,6 +191,7 @@ class Server:
         if not await viewer.may_see_sums():
             right = f"get on the path {rights.OVERVIEW_PATH}"
             raise Refused(403, "rights", f"{viewer.user} lacks: {right}", "ask for a role with this right")
+        self._world.visited_s = time.monotonic()
         return Ask(request, viewer, session)
 
     # Pages.

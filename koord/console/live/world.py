@@ -60,6 +60,7 @@ TICK_S: Final = 1.0
 SURVEY_S: Final = 30.0
 IDLE_SURVEY_S: Final = 300.0
 """Without viewers."""
+VISIT_S: Final = 60.0
 OVERVIEW_S: Final = 10.0
 """An overview is sent at least this often, since its ages change."""
 HOUR_S: Final = 3600.0
@@ -114,6 +115,8 @@ class World:
         "By uid of pod, as the scheduler lists them."
         self.status: Status | None = None
         self.viewers = 0
+        self.visited_s = -math.inf
+        "When a page last asked for something, by the monotonic clock."
         self._listeners: set[Listener] = set()
         self._watched: dict[str, int] = {}
         self._left_s: dict[str, float] = {}
@@ -290,7 +293,7 @@ class World:
             status=self.status,
             rollouts=self.rollouts,
             pending=self.pending(),
-            detects=any(event.reason == "PodSlowed" for event in self.events.values()),
+            detects=self.detects,
             stale_since_at_s=stale_s,
             stale_why=why,
             may_list=may_list or (lambda namespace: False),
@@ -327,6 +330,21 @@ class World:
             key=lambda event: -event.at_s,
         )[:HISTORY_KEPT]
 
+    def events_on(self, node: str) -> list[EventRow]:
+        """About a node, and about pods that are on it."""
+        pods = self.table.on_node.get(node, {})
+        return [
+            event
+            for event in self.events.values()
+            if (event.kind == "Node" and event.name == node)
+            or (event.kind == "Pod" and f"{event.namespace}/{event.name}" in pods)
+        ][:HISTORY_KEPT]
+
+    @property
+    def detects(self) -> bool:
+        """Whether interference detection works: an agent has reported a slowdown while events are kept."""
+        return any(event.reason == "PodSlowed" for event in self.events.values())
+
     def lost(self) -> tuple[float | None, str]:
         """Since when the API server does not answer, and why; None if it does."""
         broken = [informer for informer in self._informers if informer.last_error is not None]
@@ -352,6 +370,10 @@ class World:
         self.status = judge(await survey(self.client, self.client.config.server, self.data_dir, self.endpoints()))
         self._dirty = True
         return self.status
+
+    @property
+    def is_visited(self) -> bool:
+        return bool(self.viewers) or time.monotonic() - self.visited_s < VISIT_S
 
     def ask_for_health(self) -> None:
         """A viewer opened a page: the next look is due now if the last one is old."""

@@ -57,31 +57,35 @@ def with_node(
     change: Manifests, name: str, kubeconfig: str | None, context: str | None, now_s: float
 ) -> tuple[Manifests, NodeSnapshot]:
     """A change together with what the cluster knows of a node."""
-    seen = asyncio.run(_look(name, kubeconfig, context, now_s))
+
+    async def look() -> NodeSnapshot:
+        async with Client.from_config(kubeconfig, context) as client:
+            return await node_snapshot(client, name, now_s)
+
+    seen = asyncio.run(look())
     return merged(change, seen.items), seen
 
 
-async def _look(name: str, kubeconfig: str | None, context: str | None, now_s: float) -> NodeSnapshot:
+async def node_snapshot(client: Client, name: str, now_s: float) -> NodeSnapshot:
     manifests: list[Manifest] = []
     written_s = None
-    async with Client.from_config(kubeconfig, context) as client:
-        try:
-            node = await client.get(kinds.NODES, name)
-            written_s = last_written_s(await client.get_bytes(kinds.NODES, name), FIELD_MANAGER)
-            manifests.append(manifest_of(kinds.NODES, node))
-        except NotFound:
-            # The manifests may have it, and know what to say where they have not.
-            manifests += [manifest_of(kinds.NODES, stored_node) for stored_node in await client.list(kinds.NODES)]
-        remarks = await _clock_of(client, name)
-        for kind in _BY_NAME:
-            manifests += await _one(client, kind, name)
-        for config_name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
-            manifests += await _one(client, kinds.CONFIG_MAPS, config_name, namespace=names.NAMESPACE_KOORDINATOR)
-        pods = await client.list(kinds.PODS, fields=f"spec.nodeName={name}")
-        manifests += [manifest_of(kinds.PODS, pod) for pod in pods]
-        held = [reservation for reservation in await reservations(client) if reservation.status.node_name == name]
-        manifests += [manifest_of(kinds.RESERVATIONS, reservation) for reservation in held]
-        return NodeSnapshot(tuple(manifests), written_s, await who_is_missing(client, now_s), remarks)
+    try:
+        node = await client.get(kinds.NODES, name)
+        written_s = last_written_s(await client.get_bytes(kinds.NODES, name), FIELD_MANAGER)
+        manifests.append(manifest_of(kinds.NODES, node))
+    except NotFound:
+        # The manifests may have it, and know what to say where they have not.
+        manifests += [manifest_of(kinds.NODES, stored_node) for stored_node in await client.list(kinds.NODES)]
+    remarks = await _clock_of(client, name)
+    for kind in _BY_NAME:
+        manifests += await _one(client, kind, name)
+    for config_name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
+        manifests += await _one(client, kinds.CONFIG_MAPS, config_name, namespace=names.NAMESPACE_KOORDINATOR)
+    pods = await client.list(kinds.PODS, fields=f"spec.nodeName={name}")
+    manifests += [manifest_of(kinds.PODS, pod) for pod in pods]
+    held = [reservation for reservation in await reservations(client) if reservation.status.node_name == name]
+    manifests += [manifest_of(kinds.RESERVATIONS, reservation) for reservation in held]
+    return NodeSnapshot(tuple(manifests), written_s, await who_is_missing(client, now_s), remarks)
 
 
 async def reservations(client: Client) -> Sequence[Reservation]:

@@ -70,7 +70,7 @@ async def _restart(nodes: int, pods: int) -> Figures:
 
 
 def manager_round(nodes: int, pods: int) -> Figures:
-    """All nodes calculated anew."""
+    """All nodes calculated once more."""
     return {"cpu_s": manager.calculated_s(nodes, pods // nodes)}
 
 
