@@ -18,9 +18,9 @@ from koord.api.kubernetes.core import ConfigMap
 from koord.kube.client import Client as KubeClient
 from koord.kube.informer import Informer
 from koord_bench.api_load import Unexpected
+from koord_chaos.faults.live.small_disk import small_disk
 from tests.conftest import required_groups
 from tests.minicluster.apiserver.server_process import MAPS, Client, ServerProcess
-from tests.small_disk import small_disk
 from tests.waiting import eventually
 
 WRITES = 2_000

@@ -11,6 +11,7 @@ import pytest
 
 from koord.api.machinery.faults import BadInput
 from koord.operate.endpoints import read_endpoints
+from koord_chaos.faults.live.small_disk import small_disk
 from koord_minicluster.up import run as up_run
 from koord_minicluster.up.data_dir import DataDir
 from koord_minicluster.up.plan import Component, UpOptions
@@ -18,7 +19,6 @@ from koord_minicluster.up.run import Up
 from koord_minicluster.up.supervisor import Supervisor
 from tests.minicluster.up.test_end_to_end import up
 from tests.minicluster.up.test_supervisor import COMMAND, alive
-from tests.small_disk import small_disk
 from tests.waiting import eventually, until
 
 

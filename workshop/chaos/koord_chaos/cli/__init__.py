@@ -4,4 +4,5 @@
 | --- | --- |
 | `chaos` | the group of commands |
 | `stories` | `koord chaos stories` |
+| `faults` | `koord chaos faults`, `koord chaos recoveries` |
 """

@@ -46,6 +46,8 @@ from koord_chaos.invariants.moment import Moment
 WHOLE: Final = 100
 """Of a device: its shares are percentages."""
 SHARES: Final = (*GPU_SHARES, "koordinator.sh/rdma", "koordinator.sh/fpga")
+CARDS: Final = "koordinator.sh/gpu.shared"
+"""Counts cards in a request. Nodes have it only by the gate EnableSyncGPUSharedResource; the devices decide."""
 
 
 def _shared_cpus(moment: Moment) -> Iterator[str]:
@@ -236,6 +238,8 @@ def _overcommitted(moment: Moment) -> Iterator[tuple[str, str, Fraction, str]]:
             add(given, reserved.left)
         there = node.get("status", {}).get("allocatable", {})
         for resource, amount in given.items():
+            if resource == CARDS and resource not in there:
+                continue
             if came.get(resource, 0) and amount > quantity(there.get(resource, 0)):
                 yield name, resource, amount, str(there.get(resource, 0))
 

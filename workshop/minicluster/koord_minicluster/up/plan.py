@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -39,6 +40,10 @@ class Component:
     "Whether it starts after all others are ready, so that startup does not wait for it."
     command: tuple[str, ...] = ()
     "Set if it differs from the name."
+    program: tuple[str, ...] = ()
+    "Set if it runs in another version of koord."
+    environment: Mapping[str, str] = field(default_factory=dict)
+    "In addition to the supervisor's own."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

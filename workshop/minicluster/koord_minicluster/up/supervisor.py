@@ -79,9 +79,11 @@ class Supervisor:
         *,
         on_change: Callable[[], None] = lambda: None,
         command: Sequence[str] = own_program(),
+        backoff_most_s: float = BACKOFF_MOST_S,
     ) -> None:
         self.children = {component.name: Child(component) for component in components}
         self._data, self._on_change, self._command = data, on_change, tuple(command)
+        self._backoff_most_s = backoff_most_s
         self._stopping = False
         self.spawned = asyncio.Event()
         "Set when the process of every component that is not late has been started once."
@@ -119,7 +121,7 @@ class Supervisor:
             failures = 1 if child.state == "ready" and ran_s > STEADY_S else failures + 1
             if not child.ready.is_set() and failures >= GIVE_UP_AFTER:
                 raise Failed(self._why(child))
-            pause_s = 0.0 if failures == 1 else min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** (failures - 2))
+            pause_s = 0.0 if failures == 1 else min(self._backoff_most_s, BACKOFF_FIRST_S * 2 ** (failures - 2))
             child.restarts += 1
             self._change(child, "waiting")
             log.warning(
@@ -155,13 +157,13 @@ class Supervisor:
         try:
             with self._data.open_log(child.name) as errors:
                 process = child.process = await asyncio.create_subprocess_exec(
-                    *self._command,
+                    *(child.component.program or self._command),
                     *(child.component.command or (child.name,)),
                     *child.component.args,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=write,
                     stderr=errors,
-                    env={**os.environ, SUPERVISED: "1"},
+                    env={**os.environ, **child.component.environment, SUPERVISED: "1"},
                     start_new_session=True,
                 )
         except BaseException:
