@@ -214,7 +214,22 @@ def _refusal(row: Row, imported: str, table: Table, forbidden: frozenset[str]) -
     return f"the row {row.package} does not allow {other.package}"
 
 
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
+def main(arguments: list[str]) -> int:
+    """Write the table into pages; with `--check`, say which pages have another one."""
+    is_check = arguments[:1] == ["--check"]
+    stale = []
+    for name in arguments[is_check:]:
         page = Path(name)
-        page.write_text(rewritten(page.read_text(), project_rows()))
+        before = page.read_text()
+        after = rewritten(before, project_rows())
+        if is_check:
+            stale += [name] * (after != before)
+        else:
+            page.write_text(after)
+    for name in stale:
+        print(f"{name} has an old table. Write it again: python -m tools.layers {name}", file=sys.stderr)
+    return bool(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """Check the maps of packages: a package whose docstring lists its modules lists all of them, and no others.
 
-A map is a table (`| `module`, `other` | what they have |`) or lines `module.py   what it has`. Run it as
-`python -m tools.maps`; it prints one line per package that is wrong.
+A map is a table (`| `module`, `other` | what they have |`) or lines `module.py   what it has`. Part of
+`make layers`; `python -m tools.maps` prints one line per package that is wrong.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ def faults(root: Path = ROOT) -> Iterator[str]:
 
 if __name__ == "__main__":
     problems = list(faults())
-    print("\n".join(problems))
+    print(*problems, sep="\n", end="\n" if problems else "")
     sys.exit(bool(problems))

@@ -5,7 +5,7 @@
 | `client` | `Client`: get, list, watch, create, patch, apply, delete and the subresources of any `Kind` |
 | `errors` | what can go wrong, typed: NotFound, Conflict, Gone, Unavailable, ... |
 | `locate`, `kubeconfig`, `cluster_config` | which cluster, as whom: kubectl's files, variables and rules |
-| `auth`, `exec_plugin`, `tls`, `proxy`, `lean` | credentials and connections that renew themselves |
+| `auth`, `account_token`, `exec_plugin`, `tls`, `proxy`, `lean` | credentials and connections that renew themselves |
 | `transport`, `retry`, `rate_limit`, `token_bucket` | one call: retries, back-off, fences, limits |
 | `watch`, `pages`, `streamed_list`, `discovery`, `served` | the forms of the server's answers |
 | `informer`, `informers`, `store` | local copies of kinds, always current, one stream each |

@@ -7,5 +7,7 @@
 | `viewers` | who a viewer is and what this viewer may do, by the viewer's own credentials |
 | `guard` | sessions, links with tokens, and the checks before any request is answered |
 | `server` | the JSON API and the pages |
+| `pages` | the routes of lists and of single objects |
+| `commands` | commands of koord that are run for a viewer |
 | `scheduler_reasons` | why pods are pending, as the scheduler lists it |
 """
