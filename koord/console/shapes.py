@@ -16,21 +16,31 @@ times in seconds since 1970; other names with `_s` are durations. `null` is "not
 | `GET /nodes/NAME` | `NodeDetail` |
 | `GET /nodes/NAME/lending` | `NodeExplanation`, as `koord explain node/NAME -o json` prints it |
 | `GET /pods/NS/NAME` | `PodDetail` |
-| `GET /pods/NS/NAME/explanation` | `Explanation` |
+| `GET /pods/NS/NAME/explanation` | `Explanation` of `koord explain NAME` |
+| `GET /gangs/NS/NAME` | `GangDetail` |
+| `GET /gangs/NS/NAME/explanation` | `Explanation` of `koord explain podgroup/NAME` |
 | `GET /services/NS/KIND/NAME` | `ServiceDetail` |
 | `GET /quotas/NAME` | `QuotaDetail` |
+| `GET /quotas/NAME/explanation` | `Explanation` of `koord explain quota/NAME` |
+| `GET /rollouts` | `Rollouts` |
+| `GET /settings?pool=pool%3Dbatch` | `Settings` of a pool or the cluster, as thresholds and policy change them |
 | `GET /worth?since=24h&by=quota` | `WorthAnswer` |
 | `GET /health` | `HealthAnswer`, with `Status` as `koord status -o json` prints it |
 | `GET /find?q=` | `Finds` |
 | `POST /previews`, body `PreviewRequest` | `Preview` |
-| `POST /acts`, body `ActRequest`, header `Idempotency-Key` | `Act` |
+| `POST /acts`, body `ActRequest`, header `Idempotency-Key` | `Act`, status 202 |
 | `GET /acts/ID` | `Act` |
-| `POST /acts/ID/undo` | `Preview` of the opposite act |
+| `POST /acts/ID/undo`, body `{}` | `Preview` of the opposite act |
 | `GET /events?topics=overview,map,node/NAME,pod/NS/NAME,act/ID` | server-sent events, see `EVENTS` |
 
 Lists take `columns=a,b`, `filter=text`, `sort=column` or `sort=-column`, `limit` (100, at most 1000) and `cursor`,
 and filters of their own: `/pending?reason=&quota=&ns=`, `/nodes?group=`. Requests that write need the header
 `X-Koord-Csrf` with `Me.csrf`. An error has a status of 400 or above and the body `Error`.
+
+An act is previewed first, and done by its preview's id. Answers of `POST /acts`: 202 it is under way; 400 without
+`Idempotency-Key`, or the typed word is wrong; 403 rights are missing; 404 there is no such preview of this user; 409
+objects changed since the preview: the body is `PreviewChanged`, with a new preview; 410 the preview is older than two
+minutes, or was used. The same key again answers with the same act.
 """
 
 from __future__ import annotations
@@ -715,19 +725,25 @@ class Scope(Shape, frozen=True):
     "Of a roll-out."
 
 
+Setting: TypeAlias = str | int | float | bool | tuple[int, ...] | None
+
+
 class PreviewRequest(Shape, frozen=True, forbid_unknown_fields=True):
     act: ActName
     scope: Scope = Scope()
     evict: bool = False
     "colocation-off: also evict the pods that use lent resources."
     why: Annotated[str, msgspec.Meta(max_length=500)] = ""
-    settings: dict[str, str | int | float | bool | tuple[int, ...] | None] = {}
-    """thresholds: fields of the section of slo-controller-config, for example `cpuReclaimThresholdPercent`. policy:
-    `cpu`, `safetyMark`. rollout-start: `steps`, `everySeconds`."""
+    settings: Annotated[dict[str, Setting], msgspec.Meta(max_length=32)] = {}
+    """thresholds: fields of `Settings.thresholds` by name; null takes the scope's own value away. policy: `policy`, and
+    optionally `resource` (cpu or memory) and `markPercent`. rollout-start: optionally `steps`, `everySeconds`,
+    `maxUnready`, `maxSlowed`, `maxEvictions` and `onStop` (back or hold). rollout-resume: optionally `again`. move-pod:
+    optionally `mode` (ReservationFirst or EvictDirectly)."""
 
 
 class PreviewPod(Shape, frozen=True):
     pod: str
+    "NAMESPACE/NAME."
     uid: str
     node: str
     priority_class: str
@@ -736,6 +752,7 @@ class PreviewPod(Shape, frozen=True):
 class SettingChange(Shape, frozen=True):
     field: str
     before: str
+    "Empty if nothing is set."
     after: str
 
 
@@ -747,14 +764,41 @@ class WhatIf(Shape, frozen=True):
     lent_milli_after: int
     lent_bytes_before: int
     lent_bytes_after: int
+    evictions: tuple[str, ...]
+    "Pods that agents would evict with these settings and do not evict now, at most 50."
+    evictions_in_all: int
     note: str
 
 
+class HistoryFigure(Shape, frozen=True):
+    """One line of `koord sim what-if`."""
+
+    name: str
+    before: str
+    after: str
+
+
+class HistoryWhatIf(Shape, frozen=True):
+    """What the settings would have changed on recorded load: `koord sim what-if`."""
+
+    sentence: str
+    figures: tuple[HistoryFigure, ...]
+    evictions: int
+    "Pods that would have been evicted and were not."
+    error: str
+    "Why there is none; else empty."
+    command: str
+
+
 class Preview(Shape, frozen=True):
-    """What an act would do. It lives for two minutes."""
+    """What an act would do. It lives for two minutes, and can be done once."""
 
     id: str
     act: ActName
+    scope: Scope
+    evict: bool
+    settings: dict[str, Setting]
+    why: str
     sentence: str
     verb: str
     "The words of the button: `Evict 3 pods`."
@@ -764,32 +808,56 @@ class Preview(Shape, frozen=True):
     taken_back_milli: int
     taken_back_bytes: int
     pods_that_go: tuple[PreviewPod, ...]
+    "All of them; only these are evicted."
     pods_that_stay: tuple[str, ...]
-    "Pods on lent resources that keep running."
+    "Pods on lent resources that keep running, at most 200."
+    pods_that_stay_in_all: int
     pods_spared: tuple[str, ...]
+    "In the cluster's own namespaces: not evicted, at most 200."
+    pods_spared_in_all: int
     budgets: dict[str, str]
     "Disruption budgets that refuse evictions now: the reason, by pod."
     changes: tuple[SettingChange, ...]
     what_if: WhatIf | None
+    history: HistoryWhatIf | None
+    "Null if the console has no recording (`koord console --recording`)."
     missing_rights: tuple[str, ...]
     "If any: the act is refused."
     cannot_be_undone: str
+    "What the opposite act would not bring back; empty if it undoes all."
     type_to_confirm: str
     "The word that the user must type, if more than a tenth of the nodes is affected; else empty."
     command: str
+    "Does the same."
+    at_s: float
     expires_at_s: float
     notes: tuple[str, ...]
 
 
+class PreviewChanged(Shape, frozen=True):
+    """Status 409 of `POST /acts`: what the user agreed to is not what would happen."""
+
+    object: str
+    cause: str
+    remedy: str
+    preview: Preview
+    "What would happen now."
+    differences: tuple[str, ...]
+    "Sentences: what changed since the preview that the user saw."
+
+
 class ActRequest(Shape, frozen=True, forbid_unknown_fields=True):
-    preview: str
-    typed: str = ""
+    preview: Annotated[str, msgspec.Meta(max_length=64)]
+    typed: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    why: Annotated[str, msgspec.Meta(max_length=500)] = ""
+    "Instead of the preview's, if not empty."
 
 
 class ActStep(Shape, frozen=True):
     title: str
     done: int
     of: int | None
+    state: Literal["waiting", "running", "done", "failed"]
 
 
 class Act(Shape, frozen=True):
@@ -798,18 +866,138 @@ class Act(Shape, frozen=True):
     id: str
     act: ActName
     scope: Scope
+    settings: dict[str, Setting]
     who: str
     why: str
     at_s: float
-    state: Literal["running", "done", "failed"]
+    state: Literal["running", "done", "failed", "interrupted"]
+    "failed: at least one part failed. interrupted: the console ended before the act did."
     sentence: str
     steps: tuple[ActStep, ...]
     evicted: tuple[str, ...]
     refused: dict[str, str]
     "Pods that could not be evicted, and nodes that could not be written: the reason, by name."
+    hidden_pods: int
+    "Pods of the above that the user may not see."
     ended_at_s: float | None
     can_undo: bool
     undo_note: str
+    "Why it cannot be undone, or what stays."
+    undo_of: str
+    "The act that this one undid; else empty."
+    undone_by: str
+    command: str
+
+
+# What acts change.
+
+
+class PoolChoice(Shape, frozen=True):
+    """A group of nodes that share a label."""
+
+    name: str
+    selector: str
+    "As `Scope.pool` and `-l` take it: pool=batch."
+    nodes: int
+
+
+class Threshold(Shape, frozen=True):
+    name: str
+    "The field's name in slo-controller-config."
+    section: str
+    title: str
+    unit: str
+    minimum: int
+    maximum: int
+    value: int | None
+    "In force for these nodes; null if they differ among themselves, or if nothing is set."
+    own: int | None
+    "What this scope itself sets; null if it inherits."
+    set_in: str
+    "Where the value comes from."
+
+
+class PolicyInForce(Shape, frozen=True):
+    """Nodes that lend by the same policy."""
+
+    cpu: str
+    memory: str
+    mark_percent: int | None
+    set_in: str
+    nodes: int
+
+
+class Settings(Shape, frozen=True):
+    pool: str
+    "The selector; empty for the cluster."
+    lending_on: int
+    "Nodes of the scope where lending is on."
+    nodes: int
+    pools: tuple[PoolChoice, ...]
+    thresholds: tuple[Threshold, ...]
+    policies: tuple[PolicyInForce, ...]
+    policy_choices: dict[str, tuple[str, ...]]
+    "By resource."
+    faults: tuple[str, ...]
+    "Of the stored configuration, which make nodes use an older one."
+    command: str
+
+
+class RolloutLimit(Shape, frozen=True):
+    name: str
+    count: int
+    limit: int
+    examples: tuple[str, ...]
+    "NAMESPACE/NAME of services that the user may see, at most 5."
+
+
+class RolloutState(Shape, frozen=True):
+    feature: str
+    about: str
+    state: Literal["none", "running", "stopped", "complete"]
+    "none: there is no roll-out; it can be started."
+    sentence: str
+    steps: tuple[int, ...]
+    "Percent of the nodes."
+    step: int
+    percent: int
+    nodes: int
+    "That have the feature."
+    pool: int
+    "Nodes of the roll-out."
+    selector: str
+    since_at_s: float | None
+    every_s: float
+    next_at_s: float | None
+    "When the next step begins; null if none does."
+    reason: str
+    limits: tuple[RolloutLimit, ...]
+    "unready, slowed and evicted, in this step."
+    taken_back: tuple[str, ...]
+    on_stop: Literal["back", "hold"]
+    acts: tuple[ActName, ...]
+    "What can be done now."
+
+
+class Rollouts(Shape, frozen=True):
+    rollouts: tuple[RolloutState, ...]
+    "One for each feature."
+    faults: tuple[str, ...]
+    command: str
+
+
+class GangDetail(Shape, frozen=True):
+    namespace: str
+    name: str
+    level: Level
+    sentence: str
+    min_member: int | None
+    "Null if no PodGroup says it."
+    scheduled: int
+    pending: int
+    pods: tuple[NodePod, ...]
+    reasons: tuple[ReasonGroup, ...]
+    command: str
 
 
 class Reset(Shape, frozen=True):
