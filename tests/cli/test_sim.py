@@ -56,7 +56,7 @@ def test_json_of_a_run_is_the_same_each_time_and_with_worker_processes(
     assert texts[0] == texts[1]
     runs = json.loads(texts[0])["runs"]
     assert [run["name"] for run in runs] == ["adaptive", "none", "usage", "oracle"]
-    assert runs[1]["workCoreHours"] == 0
+    assert 0 < runs[1]["workCoreHours"] < runs[0]["workCoreHours"]
 
 
 def test_compare_has_intervals_and_scenarios_beside_policies(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:

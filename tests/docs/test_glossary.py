@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SHARED = {"Change", "Policy", "Step"}
+SHARED = {"Change", "Policy", "Shape", "Step"}
 """Names that the glossary places in a package, because others have them too."""
 
 

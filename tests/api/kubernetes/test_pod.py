@@ -10,7 +10,7 @@ import pytest
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.runnable import RunnablePod
 from koord.api.machinery.codec import decode
-from koord_bench.pods import pod, pod_json, pod_list_json
+from koord_bench.pods import PODS_PER_APP, pod, pod_json, pod_list_json
 
 PODS = 500
 
@@ -30,9 +30,9 @@ def test_a_list_of_generated_pods_has_each_of_them() -> None:
 
 
 def test_what_koord_reads_of_a_pod_is_all_there() -> None:
-    subject = decode(Pod, pod_json(1))
+    subject = decode(Pod, pod_json(PODS_PER_APP))
     spec, status = subject.spec, subject.status
-    assert subject.metadata.key == f"checkout/{subject.metadata.name}"
+    assert subject.metadata.key == f"search/{subject.metadata.name}"
     assert subject.metadata.labels["koordinator.sh/qosClass"] == "LS"
     owner = subject.metadata.controller
     assert owner is not None

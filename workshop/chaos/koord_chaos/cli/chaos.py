@@ -9,7 +9,7 @@ from koord_chaos.cli.faults import faults, recoveries
 from koord_chaos.cli.stories import stories
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, epilog="Example: koord chaos stories --seeds 0:100")
 def chaos() -> None:
     """Try to break koord: random load that mixes all features, and faults, judged by what koord promises."""
 
