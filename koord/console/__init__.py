@@ -4,7 +4,7 @@
 | --- | --- |
 | `shapes` | every answer of the JSON API |
 | `rows`, `table` | what is kept of each object, and the figures of nodes and pods that follow |
-| `overview`, `courses`, `node_map`, `changes` | the first page: figures, courses over time, the map of nodes, what was changed |
+| `overview`, `courses`, `node_map`, `changes` | the first page: figures, courses, the map of nodes, changes |
 | `listings`, `details`, `reasons`, `paging` | lists, the page of one object, why pods are pending, pages of lists |
 | `ring` | events for browsers, kept for those that come back |
 | `rights` | the rights that pages and acts need |
