@@ -75,6 +75,6 @@ class _Judge(Judge):
     def reasons(self, mask: int) -> list[str]:
         return ["Insufficient licence seats"]
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         enough = self._cluster.table.columns["seats taken"].item(row) + self._needed
         return relabelled(self._cluster.nodes[row], {SEATS: str(enough)})

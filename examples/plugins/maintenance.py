@@ -47,5 +47,5 @@ class _Judge(Judge):
     def score(self, cells: Cells) -> Numbers:
         return 100 - least(cells["pod count"], 100)
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         return relabelled(self._cluster.nodes[row], {MAINTENANCE: None})

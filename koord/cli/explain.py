@@ -414,12 +414,12 @@ def _first_line(outcome: Explained) -> str:
     if outcome.missing_node:
         gone = click.style(f"is bound to {outcome.missing_node}, which does not exist", fg="red")
         help_ = "Nothing runs it: delete the pod, or bring the node back."
-        return f"{name} {gone}. {help_} If the pod were to be placed now, it would {then} {where}"
+        return f"{name} {gone}. {help_} If the pod were placed now, it would {then} {where}"
     if outcome.as_if_new:
         if explanation.node == explanation.chosen:
-            return f"{name} is on {explanation.node}, and would go there again if it were to be placed now {where}"
+            return f"{name} is on {explanation.node}, and would go there again if it were placed now {where}"
         there = "nowhere" if explanation.chosen is None else f"to {explanation.chosen}"
-        return f"{name} is on {explanation.node}. If it were to be placed now, it would go {there} {where}"
+        return f"{name} is on {explanation.node}. If it were placed now, it would go {there} {where}"
     return f"{name} {said} {where}"
 
 

@@ -30,7 +30,7 @@ class CommandEntry:
 COMMANDS: dict[str, CommandEntry] = {
     "up": CommandEntry("koord_minicluster.cli.up", "Run a whole cluster on this machine."),
     "status": CommandEntry(
-        "koord.cli.status", "Say how a cluster and its components are, and how to mend what is wrong."
+        "koord.cli.status", "Say how a cluster and its components are, and how to fix what is wrong."
     ),
     "install": CommandEntry("koord.cli.install", "Install koord on a cluster, or change an installation."),
     "uninstall": CommandEntry("koord.cli.uninstall", "Take koord off a cluster without a trace."),

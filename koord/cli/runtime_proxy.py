@@ -16,7 +16,7 @@ Example: koord runtime-proxy --runtime-endpoint /run/containerd/containerd.sock
 
 \b
 Kubelet is pointed at --listen (containerRuntimeEndpoint). Every call passes to the runtime; before a sandbox or
-container is made, hook servers that files in --hooks-dir register are asked what it is to be made with."""
+container is made, hook servers that files in --hooks-dir register are asked what to change."""
 )
 @click.option(
     "--listen",

@@ -151,7 +151,7 @@ def print_status(status: Status) -> None:
     elif not status.problems:
         click.echo("\n" + click.style("all is well", fg="green"))
     for problem in status.problems:
-        click.echo("\n" + click.style(f"wrong: {problem.what}", fg="red") + f"\n  mend: {problem.how}")
+        click.echo("\n" + click.style(f"wrong: {problem.what}", fg="red") + f"\n  fix: {problem.how}")
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> None:

@@ -144,7 +144,7 @@ def _without_effect(config: SchedulerConfiguration) -> list[str]:
     if config.parallelism != SchedulerConfiguration().parallelism:
         warnings.append("parallelism has no effect: koord decides on one core")
     if config.delay_cache_until_active:
-        warnings.append("delayCacheUntilActive has no effect: who stands by hears everything")
+        warnings.append("delayCacheUntilActive has no effect: a standby receives everything")
     return warnings
 
 

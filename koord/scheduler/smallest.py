@@ -128,7 +128,7 @@ def way_to(engine: Engine, ask: Ask, row: Row, preference: Preference = the_smal
             if len(steps) == MOST_STEPS:
                 return None
             part, reasons = why
-            change = min(part.judge.mend(ask, row), key=preference, default=None)
+            change = min(part.judge.fixes(ask, row), key=preference, default=None)
             if change is None:
                 return None
             steps.append(MendStep(part.plugin.name, tuple(reasons), change))

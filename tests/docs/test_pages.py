@@ -112,7 +112,7 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
     ),
     "when-something-is-wrong.md": (
         "wrong: pods of services that fit on no node: default/giant",
-        "mend: koord explain -n default giant",
+        "fix: koord explain -n default giant",
         "a request of 32 cpu instead of 500",
         Times(2, "all is well"),
         re.compile(r"scheduler +works +outside of the cluster"),

@@ -6,7 +6,7 @@
 
 Columns are any columns of the table: allocatable resources, zones of a node, devices, a quota's ceiling. `adds` is what
 the pod of this class brings. Bit i of a verdict is need i; a subclass has the words for it (`reasons`), and proposes
-changes that would help (its method `mend`, which reads the amounts left from `left`). Everything else follows from the
+changes that would help (its method `fixes`, which reads the amounts left from `left`). Everything else follows from the
 declaration: after which changes to judge again, what victims would give, how far a row is from taking the pod, whether
 preemption could help, and which classes can be judged together. Rules for scores are in `amount_scores`.
 

@@ -1,6 +1,6 @@
 """What would have to change for a pod to fit on a node: changes that judges propose, and how to try them out.
 
-A judge knows best why it rejects a pod, so it proposes what would satisfy it (`Judge.mend`). Whether that is enough is
+A judge knows best why it rejects a pod, so it proposes what would satisfy it (`Judge.fixes`). Whether that is enough is
 always checked: before a change is proposed to a user, it is applied to the state, all judges are asked again, and the
 change is taken back.
 """

@@ -4,7 +4,7 @@
     judge.score(cells)      0..100 from the row alone
     judge.facets            what depends on other rows: domains, and scores normalised over the candidates
     judge.exact             an exact look at the winner, for what no column can say; what it finds goes to `reserve`
-    judge.mend(ask, row)    what would make it accept a row that it rejects: for explanations
+    judge.fixes(ask, row)    what would make it accept a row that it rejects: for explanations
     judge.shortcuts         what spares it questions: for speed
 
 A formula is written once for one row and many: see `cells`. Rows of an explanation go through the same code.
@@ -143,7 +143,7 @@ class Judge:
         pairs = zip(masks.tolist(), rows.tolist(), strict=True)
         return np.array([self.unresolvable(mask, row) for mask, row in pairs], np.bool_)
 
-    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
+    def fixes(self, ask: Ask, row: Row) -> Sequence[Change]:
         """The smallest alternative changes that would make this judge accept a row which it rejects. The judge ignores
         other objections to the row: each change is tried out, with all judges, before users see it."""
         return ()

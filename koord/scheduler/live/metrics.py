@@ -113,7 +113,7 @@ class SchedulerMetrics:
             "scheduler_unschedulable_pods", "Pods that wait since a plugin turned them away", "plugin", "profile"
         )
         self._cache = metrics.gauge(
-            "scheduler_cache_size", "Nodes, pods and pods not yet heard of as bound, in the state", "type"
+            "scheduler_cache_size", "Nodes, pods, and pods whose binding is not confirmed yet, in the state", "type"
         )
         self._points = metrics.histogram(
             "scheduler_framework_extension_point_duration_seconds",

@@ -41,7 +41,7 @@ NEVER: Final = "not eligible due to preemptionPolicy=Never."
 AWAITED: Final = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 NO_HELP: Final = "Preemption is not helpful for scheduling"
-NOT_TRIED: Final = "Preemption was not tried there, since the pod has so many terms"
+NOT_TRIED: Final = "Preemption was not tried there, since the pod has too many terms"
 _LEAST_PRIORITY: Final = 1 << 31
 
 

@@ -112,7 +112,7 @@ class _Affine(Judge):
     def __init__(self, facets: Sequence[Facet], cluster: Cluster) -> None:
         self.facets, self._cluster = facets, cluster
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """The pod without the rule, or the cluster without the pods that it is about."""
         gate = next((facet for facet in self.facets if isinstance(facet, _Near)), None)
         why = gate.why(int(gate.groups[row])) if gate is not None else 0

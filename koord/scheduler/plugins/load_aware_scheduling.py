@@ -154,7 +154,7 @@ class _Load(Judge):
         first = next(name for i, name in enumerate(self._resources) if mask & 2 << i)
         return [f"node(s) {first} {what} exceed threshold"]
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """A report, where the last one is too old; a higher limit, or a pod that is taken to use less."""
         cells, node = One(self._cluster.table.columns, row), self._cluster.nodes[row]
         if self.feasible(cells) == EXPIRED:

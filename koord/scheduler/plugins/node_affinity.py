@@ -120,7 +120,7 @@ class _Chosen(Judge):
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """Labels that the node lacks; or a pod that does not ask for them."""
         changes: list[Change] = []
         node = self._cluster.nodes[row]

@@ -325,7 +325,7 @@ class _Open(Judge):
         """No pod's leaving changes the reported usage or the time."""
         return True
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """Less usage, or time. No user can grant either, but both are worth waiting for."""
         closings, band = self._closings, self._band
         mask, words = int(self.feasible(One(closings.cluster.table.columns, row))), []
@@ -356,8 +356,8 @@ class _OpenToOwner(_Open):
         closed[list(rows)] = MOVED
         return closed[cells.rows] | code
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
-        return super().mend(ask, row) if row not in self._closings.rows_of.get(self._owner, ()) else []
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
+        return super().fixes(ask, row) if row not in self._closings.rows_of.get(self._owner, ()) else []
 
 
 def _owner(ask: Ask) -> str:

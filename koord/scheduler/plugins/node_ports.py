@@ -153,7 +153,7 @@ class _Free(Judge):
         for ip, rows in self._ports.conflicts(port):
             yield rows, _NOBODY if self._hidden is None else self._hidden.of(port.protocol, port.port, ip)
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         taken = [port for port in self._wanted if self._is_taken(port, row)]
         there = list(self._cluster.pods_on[row].values())
         holders = [

@@ -117,7 +117,7 @@ class _Fit(AmountJudge):
         reasons = ["Too many pods"] if mask & 1 else []
         return reasons + [f"Insufficient {name}" for i, (name, _) in enumerate(self._requests, 1) if mask & (1 << i)]
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """A pod that asks for less, or a node that has more."""
         pods, *others = self.left(One(self.columns(), row))
         free = {name: int(left) for (name, _), left in zip(self._requests, others, strict=True)}

@@ -42,7 +42,7 @@ class _Schedulable(Judge):
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         # A cordoned node has the taint too, mostly: it goes with the cordon, and so does what tolerates it.
         node, pod = self._cluster.nodes[row], ask.pod
         taints = tuple(taint for taint in node.spec.taints if taint.key != CORDONED.key)

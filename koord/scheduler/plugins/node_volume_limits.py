@@ -212,7 +212,7 @@ class _Attachable(Judge):
         more = self._new.get(driver, 0) + len(self._known[driver] - attached)
         return len(attached) + more - limit if more > 0 else 0
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """For the first driver that has no room: a higher limit, or fewer pods with volumes of it."""
         storage, name = self._cluster.storage, self._cluster.table.names[row]
         for driver in self._known:

@@ -155,7 +155,7 @@ class _Spread(Judge):
     def __init__(self, facets: Sequence[Facet], cluster: Cluster) -> None:
         self.facets, self._cluster = facets, cluster
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """Constraints that allow as much as it takes, or are left out; or the labels that the node lacks."""
         own = ask.pod.spec.topology_spread_constraints
         gates = [facet for facet in self.facets if isinstance(facet, _Even)]

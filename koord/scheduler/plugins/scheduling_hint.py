@@ -68,7 +68,7 @@ class _Hinted(Judge, Explains):
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """The pod without the nodes that are the only ones for it."""
         hint = _hint(ask)
         if hint is None:

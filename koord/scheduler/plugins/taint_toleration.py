@@ -61,7 +61,7 @@ class _Tolerant(Judge):
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         node, pod = self._cluster.nodes[row], ask.pod
         missed = [taint for taint in node.spec.taints if untolerated((taint,), pod.spec.tolerations, HARD) is not None]
         more = [

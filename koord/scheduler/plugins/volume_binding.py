@@ -233,7 +233,7 @@ class _Bindable(Judge):
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """For the first claim that is in the way."""
         index, storage = np.array([row], np.intp), self._storage
         for claim in self._claims:

@@ -159,7 +159,7 @@ class _Restricted(Judge):
     def reasons(self, mask: int) -> list[str]:
         return [_REASONS[mask]]
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """The pods that use what only one may use, gone."""
         namespace, pods = ask.meta.namespace, self._cluster.pods
         if self._conflicts(row):

@@ -109,7 +109,7 @@ class _There(Judge):
             fits &= np.where(has[label], by_label, by_present_name)
         return zoned & ~fits
 
-    def mend(self, ask: Ask, row: Row) -> list[Change]:
+    def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """The first volume that is elsewhere, there."""
         index, storage = np.array([row], np.intp), self._cluster.storage
         for name in ask.claims:

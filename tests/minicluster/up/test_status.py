@@ -44,5 +44,5 @@ def test_a_server_that_is_gone_is_told_in_a_sentence(own_control_plane: ControlP
     done = status(own_control_plane)
     assert done.returncode == 1
     assert "does not answer" in done.stdout
-    assert "mend: " in done.stdout
+    assert "fix: " in done.stdout
     assert "Traceback" not in done.stderr

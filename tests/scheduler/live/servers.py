@@ -111,7 +111,7 @@ class Line:
         for end in self._ends:
             end.transport.abort()
 
-    def mend(self) -> None:
+    def fixes(self) -> None:
         self._whole = True
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

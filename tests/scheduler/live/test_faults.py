@@ -189,7 +189,7 @@ async def test_a_gap_in_the_watch_hides_nothing(
         await client.create(NODES, node_manifest("other", cpu="2"))
         await restart(server, history=False)
         with caplog.at_level(logging.INFO, "koord.kube.informer"):
-            line.mend()
+            line.fixes()
             await seen.all_is_well(names, runner)
         assert "must list again" in caplog.text, "the server answered 410"
 

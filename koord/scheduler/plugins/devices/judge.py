@@ -148,7 +148,7 @@ class DeviceJudge(Judge, Explains):
         bits = mask // _FIRST
         return any(bits >> 2 * i & 1 for i in range(len(self.wanted.requests)))
 
-    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
+    def fixes(self, ask: Ask, row: Row) -> Sequence[Change]:
         room = self._check.room(ask, row)
         if room is None:
             return ()

@@ -91,7 +91,7 @@ class NotWhole(Refused):
         super().__init__(NOT_INTEGER)
         self._milli, self._cluster = milli, cluster
 
-    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
+    def fixes(self, ask: Ask, row: Row) -> Sequence[Change]:
         columns = self._cluster.table.columns
         free = columns["allocatable", CPU].item(row) - columns["requested", CPU].item(row)
         return tuple(whole_cpus(ask.pod, self._milli, free))

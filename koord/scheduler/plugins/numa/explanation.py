@@ -58,7 +58,7 @@ class Explanation:
             formulas.cluster,
         )
 
-    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
+    def fixes(self, ask: Ask, row: Row) -> Sequence[Change]:
         cells, facts, node = self._formulas.cells(row), self._allocations.on[row].facts, self._cluster.nodes[row]
         mask, wish, changes_possible = int(self._formulas.verdict(cells)), self._formulas.wish(facts), list[Change]()
         bound = self._formulas.bound(cells)

@@ -69,8 +69,8 @@ class NUMAJudge(Judge, Explains):
         missing = cpus - self.formulas.free(cells, self.formulas.bound(cells))
         return 0.5 + missing * (missing > 0) / max(cpus, 1)
 
-    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
-        return self._explanation.mend(ask, row)
+    def fixes(self, ask: Ask, row: Row) -> Sequence[Change]:
+        return self._explanation.fixes(ask, row)
 
     def detail(self, reason: str, rows: Sequence[Row]) -> str:
         return self._explanation.detail(reason, rows)
