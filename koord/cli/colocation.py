@@ -15,6 +15,7 @@ from koord.cli.break_glass import break_glass
 from koord.cli.cluster_names import nodes as node_names
 from koord.cli.colocation_policy import policy
 from koord.cli.colocation_preview import preview
+from koord.cli.colocation_thresholds import thresholds
 from koord.cli.groups import Group
 from koord.cli.options import Number, kube_options, not_empty, output_option
 from koord.cli.progress import Progress
@@ -60,7 +61,7 @@ def colocation() -> None:
     """
 
 
-for command in (preview, policy, rollout, break_glass):
+for command in (preview, policy, thresholds, rollout, break_glass):
     colocation.add_command(command)
 
 _dry_run_option = click.option(

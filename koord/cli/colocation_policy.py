@@ -81,7 +81,7 @@ def policy(
             " change"
         )
     if output == "table" or not (dry_run or yes):
-        click.echo(_previewed(outlook, choice), err=output != "table")
+        click.echo(outlook_table(outlook, adaptive=choice.name == ADAPTIVE), err=output != "table")
     if dry_run:
         if output != "table":
             structured.say(outlook, output)
@@ -112,6 +112,7 @@ def _choice(name: str, resource: Literal["cpu", "memory"] | None, mark: int | No
 def _preview(
     choice: PolicyChoice, pool: LabelMatcher | None, kubeconfig: str | None, context: str | None
 ) -> PolicyPreview:
+    from koord.api.configuration.slo_config_types import COLOCATION
     from koord.api.kinds import NODES
     from koord.api.text.manifest import Manifests
     from koord.manager.policy_switch import require_effect
@@ -122,8 +123,8 @@ def _preview(
     data = colocation.run(policies.stored, kubeconfig, context)
     text, config = policies.configured(data, choice, pool)
     with Progress() as progress:
-        manifests = snapshot.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=True)
-    outlook = policy_preview(manifests, text, pool, time.time())
+        manifests = snapshot.lending(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
+    outlook = policy_preview(manifests, {COLOCATION: text}, pool, time.time())
     metas = [node.metadata for node in Manifests(tuple(manifests), (), (), {}).of(NODES)]
     chosen = [(meta.name, meta.labels) for meta in metas if meta.name in outlook.nodes]
     require_effect(config, choice, chosen, of_pool=pool is not None)
@@ -158,12 +159,11 @@ def _some(nodes: tuple[str, ...]) -> str:
     return ", ".join(nodes) if len(nodes) <= 3 else f"{', '.join(nodes[:2])} and {len(nodes) - 2} more"
 
 
-def _previewed(outlook: PolicyPreview, choice: PolicyChoice) -> str:
+def outlook_table(outlook: PolicyPreview, *, adaptive: bool = False) -> str:
+    """`adaptive`: the change is to the policy that learns."""
     rows = [("NODE", "BATCH-CPU", "BATCH-MEMORY", "WHY")]
     for name, node in list(outlook.nodes.items())[:MOST_NODES]:
-        why = node.why or (
-            "" if node.has_learned or choice.name != ADAPTIVE else "nothing learned yet: by usage at first"
-        )
+        why = node.why or ("" if node.has_learned or not adaptive else "nothing learned yet: by usage at first")
         rows.append((name, _cpu(node), _memory(node), why or "-"))
     lines = [table(rows)]
     if len(outlook.nodes) > MOST_NODES:

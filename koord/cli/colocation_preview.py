@@ -80,7 +80,7 @@ def preview(
     wanted = (feature_of(feature),) if feature else FEATURES
     matcher = parse_labels(selector) if selector else None
     with Progress() as progress:
-        manifests = snapshot.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=True)
+        manifests = snapshot.lending(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
         now_s = time.time()
         previews = [feature_preview(manifests, chosen, matcher, percent, now_s) for chosen in wanted]
     if output == "table":

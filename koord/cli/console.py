@@ -58,6 +58,12 @@ Example: koord console
     help="Address of the scheduler's health endpoint, which lists why pods are pending. Beside a koord up it is known.",
 )
 @click.option("--grafana", "grafana_url", metavar="URL", default="", help="Link to the boards of this Grafana.")
+@click.option(
+    "--recording",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="What koord sim record has recorded: previews of settings also say what they would have changed then.",
+)
 @log_format_option
 @kube_options
 def console(
@@ -68,6 +74,7 @@ def console(
     link_file: Path | None,
     scheduler_url: str,
     grafana_url: str,
+    recording: Path | None,
     log_format: str,
     kubeconfig: str | None,
     context: str | None,
@@ -118,6 +125,7 @@ def console(
                 data_dir=beside(kubeconfig),
                 scheduler_url=scheduler_url.rstrip("/"),
                 grafana_url=grafana_url.rstrip("/"),
+                recording=recording,
                 link_file=link_file,
                 on_link=lambda link: None if supervised else click.echo(f"the next link: {link}"),
             )

@@ -7,6 +7,7 @@
 | `overview`, `courses`, `node_map`, `changes` | the first page: figures, courses, the map of nodes, changes |
 | `listings`, `details`, `reasons`, `paging` | lists, the page of one object, why pods are pending, pages of lists |
 | `ring` | events for browsers, kept for those that come back |
+| `acts`, `settings` | acts: what may be asked, records, differences; the settings that acts change |
 | `rights` | the rights that pages and acts need |
 | `numbers` | numbers and times in sentences |
 | `live/` | the console on a cluster |

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from koord.console import shapes
+from koord.console.acts import as_of, object_of, stored_act
 from koord.console.listings import Listing
 from koord.console.rows import EVICTIONS, MOVES, EventRow
-from koord.console.shapes import Act
 from koord.manager.rollout.state import Rollout
 
 _KINDS: Final = {**dict.fromkeys(EVICTIONS, "eviction"), **dict.fromkeys(MOVES, "move")}
-
-
-def act_of(text: str) -> Act | None:
-    """A stored record; None if it cannot be read."""
-    try:
-        return msgspec.json.decode(text, type=Act)
-    except msgspec.DecodeError:
-        return None
 
 
 def changes(
@@ -29,11 +21,15 @@ def changes(
     events: Iterable[EventRow],
     rollouts: Mapping[str, Rollout],
     may_list: Callable[[str], bool],
+    now_s: float,
+    under_way: Collection[str] = (),
 ) -> Listing:
+    """`acts`: the stored records; `under_way`: ids of acts that this console does."""
     rows: list[dict[str, Any]] = []
     for text in acts.values():
-        act = act_of(text)
-        if act is not None:
+        record = stored_act(text)
+        if record is not None:
+            act = as_of(record.act, now_s, is_under_way=record.act.id in under_way)
             rows.append(
                 {
                     "id": act.id,
@@ -43,7 +39,7 @@ def changes(
                     "what": act.sentence,
                     "why": act.why,
                     "result": act.state,
-                    "object": _object(act.scope),
+                    "object": object_of(act.scope),
                     "can_undo": act.can_undo,
                     "link": f"/changes/{act.id}",
                 }
@@ -90,13 +86,3 @@ def changes(
     fields = msgspec.structs.fields(shapes.ChangeColumns)
     columns = {field.encode_name: [row[field.name] for row in rows] for field in fields}
     return Listing(columns, [row["id"] for row in rows], hidden)
-
-
-def _object(scope: shapes.Scope) -> str:
-    if scope.nodes:
-        return f"{len(scope.nodes)} nodes" if len(scope.nodes) > 1 else f"node {scope.nodes[0]}"
-    if scope.pod:
-        return f"pod {scope.pod}"
-    if scope.feature:
-        return scope.feature
-    return f"nodes with {scope.pool}" if scope.pool else "the cluster"

@@ -10,11 +10,12 @@ from koord.console import shapes
 from koord.console.listings import neighbours, services_of, used_by
 from koord.console.numbers import bytes_text, cores, counted, duration, percent, share
 from koord.console.overview import NO_DETECTION, tenants_of
-from koord.console.reasons import Reason
+from koord.console.reasons import Reason, groups_of
 from koord.console.rows import SLOWDOWNS, EventRow, PodRow
 from koord.console.shapes import (
     Find,
     Finds,
+    GangDetail,
     HistoryEntry,
     Level,
     NodeDetail,
@@ -278,6 +279,45 @@ def quota_detail(table: ClusterTable, quotas: Sequence[QuotaTop], name: str, may
         pending=tuple(pod.key for pod in waiting),
         hidden_pods=len(pods) - len(shown),
         command=f"koord explain quota/{name}",
+    )
+
+
+def gang_detail(
+    table: ClusterTable,
+    namespace: str,
+    name: str,
+    reasons: Mapping[str, Reason],
+    min_member: int | None,
+    now_s: float,
+) -> GangDetail | None:
+    """None if no pod names the gang, and no PodGroup is it. `reasons`: of pending pods, by key."""
+    pods = sorted(
+        (pod for pod in table.pods.values() if pod.gang == name and pod.namespace == namespace and not pod.ends),
+        key=lambda pod: pod.name,
+    )
+    if not pods and min_member is None:
+        return None
+    waiting = [(pod, reasons[pod.key]) for pod in pods if pod.is_pending and pod.key in reasons]
+    scheduled = sum(bool(pod.node) for pod in pods)
+    pending = len(pods) - scheduled
+    needs = "" if min_member is None else f" of the {min_member} that it needs"
+    sentence = f"{name} has {counted(scheduled, 'pod')} on nodes{needs}"
+    groups = groups_of(waiting, now_s, lambda namespace: True)
+    if pending:
+        sentence += f"; {counted(pending, 'pod')} {'is' if pending == 1 else 'are'} pending"
+        sentence += f": {groups[0].title}" if groups else ""
+    complete = not pending and (min_member is None or scheduled >= min_member)
+    return GangDetail(
+        namespace=namespace,
+        name=name,
+        level="ok" if complete else "warning",
+        sentence=f"{sentence}.",
+        min_member=min_member,
+        scheduled=scheduled,
+        pending=pending,
+        pods=tuple(node_pod(table, pod) for pod in pods[:MOST_PODS]),
+        reasons=tuple(groups),
+        command=f"koord explain podgroup/{name} -n {namespace}",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from koord.api.protocol import names
@@ -63,22 +63,25 @@ _RECORD: Final = (
 _NODES: Final = (Right("list", "nodes"), Right("patch", "nodes"), Right("patch", "nodes", subresource="status"))
 _PODS: Final = (Right("list", "pods"),)
 _SETTINGS: Final = _config_map(names.CONFIGMAP_SLO_CONTROLLER)
+_OUTLOOK: Final = (Right("list", "nodes"), *_PODS, Right("list", "nodemetrics", group="slo.koordinator.sh"))
+"""What nodes would lend is calculated from these."""
 _ROLLOUTS: Final = (*_SETTINGS, *_config_map(names.CONFIGMAP_ROLLOUTS), Right("list", "nodes"))
+_STARTS: Final = (*_ROLLOUTS, *_OUTLOOK)
 _OF_ACT: Final[Mapping[ActName, tuple[Right, ...]]] = {
     "colocation-off": (*_SETTINGS, *_NODES, *_PODS),
     "colocation-on": (*_SETTINGS, *_NODES, *_PODS),
-    "thresholds": (*_SETTINGS, Right("list", "nodes")),
-    "policy": (*_SETTINGS, Right("list", "nodes")),
-    "rollout-start": _ROLLOUTS,
+    "thresholds": (*_SETTINGS, *_OUTLOOK),
+    "policy": (*_SETTINGS, *_OUTLOOK),
+    "rollout-start": _STARTS,
     "rollout-stop": _ROLLOUTS,
     "rollout-resume": _ROLLOUTS,
     "rollout-undo": (*_ROLLOUTS, *_NODES),
-    "move-pod": (Right("create", "podmigrationjobs", group="scheduling.koordinator.sh"),),
+    "move-pod": tuple(Right(verb, "podmigrationjobs", group="scheduling.koordinator.sh") for verb in ("create", "get")),
 }
 COMMANDS: Final[Mapping[ActName, str]] = {
     "colocation-off": "koord colocation off",
     "colocation-on": "koord colocation on",
-    "thresholds": f"kubectl -n {_HERE} edit configmap {names.CONFIGMAP_SLO_CONTROLLER}",
+    "thresholds": "koord colocation thresholds",
     "policy": "koord colocation policy",
     "rollout-start": "koord colocation rollout start",
     "rollout-stop": "koord colocation rollout stop",
@@ -89,14 +92,16 @@ COMMANDS: Final[Mapping[ActName, str]] = {
 """The command that does the same."""
 
 
-def rights_of(act: ActName, scope: Scope | None = None, *, evict: bool = False) -> tuple[Right, ...]:
-    """All rights that an act needs, with those to record it."""
+def rights_of(act: ActName, scope: Scope | None = None) -> tuple[Right, ...]:
+    """All rights that an act needs, with those to record it; without those to evict pods."""
     rights = _OF_ACT[act]
     if act in ("colocation-off", "colocation-on") and scope is not None and scope.nodes:
-        rights = (*_NODES, *_PODS)
+        rights = (*_NODES, *_PODS, Right("get", "configmaps", namespace=_HERE, name=names.CONFIGMAP_SLO_CONTROLLER))
     if act == "move-pod" and scope is not None and scope.pod:
         namespace, _, name = scope.pod.partition("/")
         rights = (*rights, Right("get", "pods", namespace=namespace, name=name))
-    if evict:
-        rights = (*rights, Right("create", "pods", subresource="eviction"))
     return (*rights, *_RECORD)
+
+
+def evictions_in(namespaces: Iterable[str]) -> tuple[Right, ...]:
+    return tuple(Right("create", "pods", namespace=name, subresource="eviction") for name in namespaces)

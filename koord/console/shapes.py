@@ -38,7 +38,7 @@ and filters of their own: `/pending?reason=&quota=&ns=`, `/nodes?group=`. Reques
 `X-Koord-Csrf` with `Me.csrf`. An error has a status of 400 or above and the body `Error`.
 
 An act is previewed first, and done by its preview's id. Answers of `POST /acts`: 202 it is under way; 400 without
-`Idempotency-Key`, or the typed word is wrong; 403 rights are missing; 404 there is no such preview of this user; 409
+`Idempotency-Key`, or the typed word is wrong; 403 rights are missing; 404 this user has no preview of this id; 409
 objects changed since the preview: the body is `PreviewChanged`, with a new preview; 410 the preview is older than two
 minutes, or was used. The same key again answers with the same act.
 """
@@ -735,10 +735,15 @@ class PreviewRequest(Shape, frozen=True, forbid_unknown_fields=True):
     "colocation-off: also evict the pods that use lent resources."
     why: Annotated[str, msgspec.Meta(max_length=500)] = ""
     settings: Annotated[dict[str, Setting], msgspec.Meta(max_length=32)] = {}
-    """thresholds: fields of `Settings.thresholds` by name; null takes the scope's own value away. policy: `policy`, and
-    optionally `resource` (cpu or memory) and `markPercent`. rollout-start: optionally `steps`, `everySeconds`,
-    `maxUnready`, `maxSlowed`, `maxEvictions` and `onStop` (back or hold). rollout-resume: optionally `again`. move-pod:
-    optionally `mode` (ReservationFirst or EvictDirectly)."""
+    """
+    | act | settings |
+    | --- | --- |
+    | thresholds | fields of `Settings.thresholds` by name; null takes the scope's own value away |
+    | policy | `cpu` and `memory`, or one of them: a policy of `Settings.policy_choices`; optionally `markPercent` |
+    | rollout-start | all optional: `steps`, `everySeconds`, `maxUnready`, `maxSlowed`, `maxEvictions`, `onStop` |
+    | rollout-resume | optionally `again`: also nodes that were taken back |
+    | move-pod | optionally `mode`: ReservationFirst or EvictDirectly |
+    """
 
 
 class PreviewPod(Shape, frozen=True):

@@ -16,6 +16,7 @@
 | `rollout/` | one feature of co-location after another, on some nodes first, with a stop when services suffer |
 | `pairs/` | which workloads should not share a node, learnt from reported interference |
 | `policy_switch` | what is written where to switch the lending policy, for the cluster or a pool of nodes |
+| `threshold_switch` | what is written where to set thresholds, for the cluster or a pool of nodes |
 | `colocation_switch` | what is written where to turn co-location off or on |
 | `config_in_force` | which configuration applies while the stored one is invalid |
 | `config_condition` | how an invalid configuration is reported |

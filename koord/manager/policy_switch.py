@@ -114,3 +114,18 @@ def require_effect(
                 f"{COLOCATION}.nodeConfigs[{first}] picks node {name} too, and counts before it: switch the nodes that"
                 " it picks (-l with its nodeSelector)"
             )
+
+
+def chosen_by(data: Mapping[str, str], pool: LabelSelector | None) -> dict[str, str | int]:
+    """The policies that hold by the cluster's or a pool's own settings and those below, by resource; with
+    `markPercent`, if they say one."""
+    section = colocation_section(data)
+    layers: list[Mapping[str, Any]] = [section]
+    if pool is not None:
+        layers += [item for item in section.get("nodeConfigs") or () if is_for(item, pool)][:1]
+    held: dict[str, str | int] = {}
+    for layer in layers:
+        held |= {resource: layer[field] for resource, field in FIELDS.items() if isinstance(layer.get(field), str)}
+        if isinstance(layer.get(MARK), int):
+            held["markPercent"] = layer[MARK]
+    return {**dict.fromkeys(FIELDS, USAGE), **held}

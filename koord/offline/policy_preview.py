@@ -1,4 +1,5 @@
-"""What nodes would lend by another policy, with the reports of now: the manager's own calculation, asked twice."""
+"""What nodes would lend by another policy or other thresholds, with the reports of now: the manager's own calculation,
+asked twice."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ import msgspec
 from msgspec.structs import replace
 
 from koord.api import kinds
-from koord.api.configuration.slo_config_types import COLOCATION
 from koord.api.kubernetes.core import ConfigMap
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol import names
@@ -37,14 +37,17 @@ class NodePolicyPreview(msgspec.Struct, frozen=True, rename="camel"):
 class PolicyPreview(msgspec.Struct, frozen=True, rename="camel"):
     nodes: dict[str, NodePolicyPreview]
     evictions: tuple[WouldEvict, ...] = ()
-    "Pods that agents would evict after the switch, and do not evict now."
+    "Pods that agents would evict after the change, and do not evict now."
 
 
-def policy_preview(current: Sequence[Manifest], text: str, pool: LabelMatcher | None, now_s: float) -> PolicyPreview:
-    """`current` is the current cluster: nodes, pods, reports and configuration. `text`: colocation-config after."""
+def policy_preview(
+    current: Sequence[Manifest], changed: Mapping[str, str], pool: LabelMatcher | None, now_s: float
+) -> PolicyPreview:
+    """`current` is the current cluster: nodes, pods, reports and configuration. `changed`: the sections of
+    slo-controller-config that change, after the change."""
     as_is = Manifests(tuple(current), (), (), {})
     stored = next((item.object for item in current if item.key == STORED and item.kind is kinds.CONFIG_MAPS), None)
-    data = {**(stored.data if isinstance(stored, ConfigMap) else {}), COLOCATION: text}
+    data = {**(stored.data if isinstance(stored, ConfigMap) else {}), **changed}
     others = [item for item in current if item.key not in (STORED, PUBLISHED)]
     switched, _ = preview(as_is.with_items([*others, configured(data)]), now_s=now_s, replaced=as_is)
     before, _ = preview(as_is, now_s=now_s)

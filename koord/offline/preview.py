@@ -29,8 +29,8 @@ from koord.offline.node_resources import ManagerConfiguration, slo_config, state
 from koord.offline.would_evict import WouldEvict, would_evict
 
 LENT: Final = (*BATCH, *MID)
-KINDS: Final = (kinds.NODE_RESOURCE_TOPOLOGIES, kinds.DEVICES)
-"""Kinds that decide about what nodes lend, beside those that decide about pods."""
+KINDS: Final = (kinds.NODES, kinds.PODS, kinds.NODE_METRICS, kinds.NODE_RESOURCE_TOPOLOGIES, kinds.DEVICES)
+"""Kinds that decide about what nodes lend."""
 
 
 class ResourceChange(msgspec.Struct, frozen=True):

@@ -172,7 +172,7 @@ class SloConfig(Struct):
         from_annotation = COLOCATION_STRATEGY.read(meta)
         if from_annotation is not None:
             yield Layer(f"node annotation {COLOCATION_STRATEGY.key}", from_annotation)
-        for label, field in _RATIO_LABELS:
+        for label, field in RATIO_LABELS:
             percent = _ratio_percent(label, meta)
             if percent is not None:
                 yield Layer(f"node label {label.key}", replace(ColocationStrategy(), **{field: percent}))
@@ -359,7 +359,7 @@ def _with_bandwidth(system: SystemStrategy, meta: ObjectMeta) -> SystemStrategy 
     return replace(system, total_network_bandwidth=bandwidth) if bandwidth else system
 
 
-_RATIO_LABELS: Final = (
+RATIO_LABELS: Final = (
     (CPU_RECLAIM_RATIO, "cpu_reclaim_threshold_percent"),
     (MEMORY_RECLAIM_RATIO, "memory_reclaim_threshold_percent"),
     (MID_STATIC_CPU_RESERVED_RATIO, "mid_static_cpu_reserved_percent"),

@@ -8,6 +8,7 @@
 | `guard` | sessions, links with tokens, and the checks before any request is answered |
 | `server` | the JSON API and the pages |
 | `pages` | the routes of lists and of single objects |
+| `acts`, `act_plans` | acts of viewers: preview, confirm, progress, record, undo; what each would do |
 | `commands` | commands of koord that are run for a viewer |
 | `scheduler_reasons` | why pods are pending, as the scheduler lists it |
 """

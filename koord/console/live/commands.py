@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -36,13 +37,22 @@ class Commands:
 
     kubeconfig: str | None
     context: str | None
+    recording: Path | None = None
+    "Of koord sim record: settings are also tried on it."
     _kept: dict[tuple[str, ...], tuple[float, Any]] = field(default_factory=dict)
     _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     _waiting: int = 0
 
     async def json(self, viewer: Viewer, *args: str, codes: Sequence[int] = (0,)) -> Any:
         """What `koord ARGS -o json` prints, as this viewer. Raises `Refused` with what the command says."""
-        key = (viewer.key, *args)
+        return await self._kept_json(viewer.key, viewer, args, codes)
+
+    async def offline(self, *args: str) -> Any:
+        """What a command prints that needs no cluster."""
+        return await self._kept_json("", None, args, (0,))
+
+    async def _kept_json(self, who: str, viewer: Viewer | None, args: Sequence[str], codes: Sequence[int]) -> Any:
+        key = (who, *args)
         kept = self._kept.get(key)
         if kept is not None and time.monotonic() - kept[0] < KEPT_S:
             return kept[1]
@@ -62,7 +72,7 @@ class Commands:
         self._kept[key] = time.monotonic(), result
         return result
 
-    async def _run(self, viewer: Viewer, args: Sequence[str], codes: Sequence[int]) -> Any:
+    async def _run(self, viewer: Viewer | None, args: Sequence[str], codes: Sequence[int]) -> Any:
         async with self._access(viewer) as access:
             process = await asyncio.create_subprocess_exec(
                 *own_program(),
@@ -91,7 +101,10 @@ class Commands:
         return msgspec.json.decode(out)
 
     @asynccontextmanager
-    async def _access(self, viewer: Viewer) -> AsyncIterator[tuple[str, ...]]:
+    async def _access(self, viewer: Viewer | None) -> AsyncIterator[tuple[str, ...]]:
+        if viewer is None:
+            yield ()
+            return
         if viewer.signed_in_by == "kubeconfig":
             config = ("--kubeconfig", self.kubeconfig) if self.kubeconfig else ()
             yield (*config, *(("--context", self.context) if self.context else ()))

@@ -8,12 +8,14 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from koord.api.kinds import NODE_SLOS
+from koord.api.kinds import NODE_SLOS, POD_GROUPS
 from koord.api.text.manifest import Manifests
+from koord.api.text.selector import parse_labels
 from koord.console import details, listings, shapes
 from koord.console.changes import changes
 from koord.console.listings import Listing
@@ -23,8 +25,9 @@ from koord.console.live.server import Answer, Ask, Server
 from koord.console.live.world import World
 from koord.console.paging import DEFAULT_LIMIT, MOST, PageQuery, page_of
 from koord.console.reasons import groups_of, pending_sentence, reason_of
+from koord.console.settings import rollouts_of, settings_of
 from koord.console.shapes import Explanation, Page, PendingGroups, WorthAnswer, WorthMoment, WorthRow
-from koord.kube.errors import NotFound
+from koord.kube.errors import Forbidden, NotFound
 from koord.manager.node_resource.explain import NodeExplanation
 from koord.offline.live.node_snapshot import node_snapshot
 from koord.offline.live.snapshot import merged
@@ -56,7 +59,11 @@ class Pages:
             ("/quotas", self._quotas),
             ("/quotas/{name}", self._quota),
             ("/quotas/{name}/explanation", self._quota_explanation),
+            ("/gangs/{namespace}/{name}", self._gang),
+            ("/gangs/{namespace}/{name}/explanation", self._gang_explanation),
             ("/changes", self._changes),
+            ("/rollouts", self._rollouts),
+            ("/settings", self._settings),
             ("/worth", self._worth),
             ("/find", self._find),
         ):
@@ -96,7 +103,7 @@ class Pages:
     async def _changes(self, ask: Ask) -> Page:
         world = self._world
         may_list = await self._may_list(ask)
-        return self._page(ask, changes(world.acts, world.events.values(), world.rollouts, may_list))
+        return self._page(ask, changes(world.acts, world.events.values(), world.rollouts, may_list, time.time()))
 
     def _page(self, ask: Ask, listing: Listing) -> Page:
         query = PageQuery(
@@ -221,6 +228,34 @@ class Pages:
         if detail is None:
             raise Refused(404, f"quota {ask.part('name')}", "does not exist", "see /quotas")
         return detail
+
+    async def _gang(self, ask: Ask) -> shapes.GangDetail:
+        namespace, name = await self._pod_named(ask)
+        min_member = None
+        with suppress(NotFound, Forbidden):
+            group = await ask.viewer.client.get(POD_GROUPS, name, namespace=namespace)
+            min_member = group.spec.min_member
+        world = self._world
+        reasons = {pod.key: reason for pod, reason in world.pending() if pod.gang == name}
+        detail = details.gang_detail(world.table, namespace, name, reasons, min_member, time.time())
+        if detail is None:
+            raise Refused(404, f"gang {namespace}/{name}", "does not exist", "see /pending")
+        return detail
+
+    async def _gang_explanation(self, ask: Ask) -> Answer:
+        namespace, name = await self._pod_named(ask)
+        return await self._soon(ask, "explain", f"podgroup/{name}", "-n", namespace)
+
+    async def _settings(self, ask: Ask) -> shapes.Settings:
+        world, pool = self._world, ask.text("pool")[:400]
+        matcher = parse_labels(pool) if pool else None
+        if world.config is None:
+            raise Refused(503, "settings", "slo-controller-config has not been read yet", "try again")
+        return settings_of(world.table, world.config, world.config_data, matcher, world.config_faults)
+
+    async def _rollouts(self, ask: Ask) -> shapes.Rollouts:
+        world, may_list = self._world, await self._may_list(ask)
+        return rollouts_of(world.table, world.rollouts, tuple(world.rollout_faults), may_list)
 
     async def _find(self, ask: Ask) -> shapes.Finds:
         may_list = await self._may_list(ask)

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from koord.console.live.acts import Acts
 from koord.console.live.commands import Commands
 from koord.console.live.guard import COOKIE, Guard
 from koord.console.live.pages import Pages
@@ -40,6 +41,8 @@ class ConsoleOptions:
     "Of a running koord up."
     scheduler_url: str = ""
     grafana_url: str = ""
+    recording: Path | None = None
+    "Of koord sim record."
     link_file: Path | None = None
     "Where the current link is written, readable by its owner only."
     on_link: Callable[[str], None] = field(default=lambda link: None)
@@ -71,7 +74,9 @@ async def run(client: Client, options: ConsoleOptions, ready: Callable[[str], No
 
         guard = Guard(viewers, own, secure=secure, new_link=new_link)
         server = Server(world, guard, Options(grafana_url=options.grafana_url, secure=secure))
-        Pages(server, world, Commands(options.kubeconfig, options.context))
+        commands = Commands(options.kubeconfig, options.context, options.recording)
+        Pages(server, world, commands)
+        await stack.enter_async_context(Acts(server, world, commands))
         context = options.tls.context if options.tls is not None else None
         port = await stack.enter_async_context(
             serving(server.app(), address.host, address.port, context, stop_within_s=STOP_WITHIN_S)

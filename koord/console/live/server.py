@@ -39,6 +39,7 @@ API: Final = "/api/v1"
 COMPRESSED_FROM: Final = 1024
 MOST_UNSENT: Final = 256
 COMMENT_S: Final = 15.0
+TOPICS: Final = ("overview", "map", "node", "pod", "act", "explanation")
 MOST_TOPICS: Final = 20
 MOST_STREAMS: Final = 200
 LONGEST_BODY: Final = 1 << 16
@@ -92,6 +93,8 @@ class Ask:
 
 
 Handler = Callable[[Ask], Awaitable[Any]]
+MayFollow = Callable[[Ask, str], Awaitable[str]]
+"""Why a viewer may not read the events of an object, by its name; empty if it may."""
 
 
 @dataclass(slots=True)
@@ -116,6 +119,8 @@ class Server:
     def __init__(self, world: World, guard: Guard, options: Options) -> None:
         self._world, self._guard, self._options = world, guard, options
         self._files = Files(STATIC)
+        self.may_follow: dict[str, MayFollow] = {"pod": self._may_follow_pod}
+        "By kind of topic, where not all viewers may."
         self._kept: dict[str, tuple[int, bytes]] = {}
         "Encoded answers by path and query, with their revision."
         self._routes: list[tuple[str, str, Handler]] = [
@@ -386,13 +391,16 @@ class Server:
             raise Refused(400, "query topics", f"at most {MOST_TOPICS} topics")
         for topic in topics:
             kind, _, name = topic.partition("/")
-            if kind == "pod":
-                may_list = await ask.viewer.may_list(self._world.namespaces())
-                if not may_list(name.partition("/")[0]):
-                    raise Refused(403, topic, f"{ask.viewer.user} lacks: list pods in {name.partition('/')[0]}")
-            elif kind not in ("overview", "map", "node", "act", "explanation"):
+            if kind not in TOPICS:
                 raise Refused(400, "query topics", f"there is no topic {topic[:60]!r}")
+            if kind in self.may_follow and (why := await self.may_follow[kind](ask, name)):
+                raise Refused(403, topic[:300], why)
         return topics
+
+    async def _may_follow_pod(self, ask: Ask, name: str) -> str:
+        namespace = name.partition("/")[0]
+        may_list = await ask.viewer.may_list(self._world.namespaces())
+        return "" if may_list(namespace) else f"{ask.viewer.user} lacks: list pods in {namespace}"
 
 
 class Files:

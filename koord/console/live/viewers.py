@@ -77,9 +77,16 @@ class Viewer:
 
     async def missing(self, rights: Iterable[Right | PathRight]) -> tuple[str, ...]:
         """The rights that it lacks, as people write them."""
+        return tuple(map(str, await self.lacks(rights)))
+
+    async def lacks(self, rights: Iterable[Right | PathRight]) -> tuple[Right | PathRight, ...]:
         wanted = list(dict.fromkeys(rights))
         allowed = await _together([self.may(right) for right in wanted])
-        return tuple(str(right) for right, has in zip(wanted, allowed, strict=True) if not has)
+        return tuple(right for right, has in zip(wanted, allowed, strict=True) if not has)
+
+    def forget_rights(self) -> None:
+        """The next questions are asked anew: what was allowed a minute ago is too old for an act."""
+        self._rights.clear()
 
     async def namespaces(self, present: Iterable[str]) -> frozenset[str] | None:
         """The namespaces whose pods it may list; None: all."""

@@ -111,6 +111,8 @@ class World:
         "The stored records of acts."
         self.config: SloConfig | None = None
         self.config_data: Mapping[str, str] = {}
+        "slo-controller-config as stored."
+        self.config_faults: tuple[str, ...] = ()
         self.reasons: Mapping[str, SchedulerReason] = {}
         "By uid of pod, as the scheduler lists them."
         self.status: Status | None = None
@@ -225,7 +227,8 @@ class World:
         stored = self._config_maps.get(names.CONFIGMAP_SLO_CONTROLLER)
         self.config_data = stored.data if stored is not None else {}
         last = last_valid(published.data if published is not None else None)
-        self.config = in_force(last, stored.data if stored is not None else None).config
+        held = in_force(last, stored.data if stored is not None else None)
+        self.config, self.config_faults = held.config, tuple(map(str, held.problems))
         self.table.configured(self.config)
 
     def _read_rollouts(self, data: Mapping[str, str]) -> None:
@@ -356,6 +359,12 @@ class World:
         return since_s, str(silent[0].last_error)
 
     # The health of koord itself.
+
+    def leads(self, lease: str) -> bool:
+        """Whether a component holds its lease, by the last look at koord's health; True if that is not known."""
+        if self.status is None:
+            return True
+        return any(leader.lease.endswith(lease) and not leader.expired for leader in self.status.facts.leaders)
 
     def endpoints(self) -> Endpoints | None:
         if self.data_dir is None:

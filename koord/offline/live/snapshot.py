@@ -39,6 +39,11 @@ def live(
     return asyncio.run(_all(kubeconfig, context, listing, tuple(listed), configuration))
 
 
+def lending(kubeconfig: str | None, context: str | None, listing: Callable[[str], None]) -> list[Manifest]:
+    """All of a cluster that decides about what nodes lend, with its configuration."""
+    return asyncio.run(_all(kubeconfig, context, listing, PREVIEW_KINDS, True))
+
+
 def listed(
     kubeconfig: str | None, context: str | None, wanted: Sequence[Kind[Any]], namespace: str = ""
 ) -> list[Manifest]:

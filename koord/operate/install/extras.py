@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from koord.operate.install import monitoring, yarn
+from koord.operate.install import console, monitoring, yarn
 from koord.operate.install.manifest import Json
 from koord.operate.install.rights import Right
 from koord.operate.install.settings import Settings
@@ -29,6 +29,11 @@ EXTRAS: Final[Mapping[str, Extra]] = {
         "Hadoop YARN on reclaimed resources: the operator, and a copilot on nodes with the label yarn=shared",
         yarn.objects,
         yarn.RIGHTS,
+    ),
+    "console": Extra(
+        "The web console: what is lent, used and pending, and why; with a switch. Roles for its viewers",
+        console.objects,
+        console.RIGHTS,
     ),
     "monitoring": Extra(
         "Services and ServiceMonitors, alert rules for the Prometheus operator, and Grafana boards", monitoring.objects

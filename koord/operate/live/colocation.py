@@ -125,6 +125,8 @@ class Evict:
 
 @dataclass(slots=True)
 class Done:
+    taken_back: int = 0
+    "Nodes."
     evicted: list[str] = field(default_factory=list)
     spared: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -165,7 +167,7 @@ async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = 
         nodes = [_annotated(node, node_annotation(node.metadata.annotations, on=on)) for node in nodes]
         config = (await configuration_in_force(client)).config
     else:
-        config = _wanted_section(stored.data if stored is not None else {}, scope, nodes, on=on)[1]
+        config = section_after(stored.data if stored is not None else {}, scope, nodes, on=on)[1]
     pods = await _lent_to(client, nodes, scope)
     chosen = [evictee for evictee in pods if evict is not None and evict.chooses(evictee)]
     return SwitchResult(
@@ -181,16 +183,23 @@ async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = 
 
 
 async def turn(
-    client: Client, scope: Scope, *, on: bool, evict: Evict | None = None, progress: Callable[[str], None]
+    client: Client,
+    scope: Scope,
+    *,
+    on: bool,
+    evict: Evict | None = None,
+    progress: Callable[[str], None],
+    done: Done | None = None,
 ) -> SwitchResult:
-    """Turns the switch. Off: what is lent is taken back at once, and the pods that `evict` chooses are evicted."""
+    """Turns the switch. Off: what is lent is taken back at once, and the pods that `evict` chooses are evicted. `done`
+    is filled on the way, so that a caller can show the progress."""
     nodes = await nodes_of(client, scope)
     if scope.nodes:
         nodes = [await _annotate(client, node, on=on) for node in nodes]
         config = (await configuration_in_force(client)).config
     else:
         config = await _configure(client, scope, nodes, on=on)
-    done = Done()
+    done = done or Done()
     if not on:
         progress("taking back what is lent")
         await each_of(nodes, lambda node: take_back(client, node, config, done))
@@ -275,7 +284,7 @@ async def _annotate(client: Client, node: Node, *, on: bool) -> Node:
     return await client.patch(NODES, node.metadata.name, patch, field_manager=FIELD_MANAGER)
 
 
-def _wanted_section(data: Mapping[str, str], scope: Scope, nodes: Sequence[Node], *, on: bool) -> tuple[str, SloConfig]:
+def section_after(data: Mapping[str, str], scope: Scope, nodes: Sequence[Node], *, on: bool) -> tuple[str, SloConfig]:
     """colocation-config with the switch turned, and the configuration that follows from it."""
     if scope.pool is None:
         text = cluster_section(data, on=on)
@@ -291,7 +300,7 @@ async def _configure(client: Client, scope: Scope, nodes: Sequence[Node], *, on:
     for _ in range(TRIES):
         stored = await config_map(client)
         data: Mapping[str, str] = stored.data if stored is not None else {}
-        text, config = _wanted_section(data, scope, nodes, on=on)
+        text, config = section_after(data, scope, nodes, on=on)
         if text == data.get(COLOCATION):
             return config
         head = {"name": names.CONFIGMAP_SLO_CONTROLLER, "namespace": names.NAMESPACE_KOORDINATOR}
@@ -317,6 +326,7 @@ async def _configure(client: Client, scope: Scope, nodes: Sequence[Node], *, on:
 
 async def take_back(client: Client, node: Node, config: SloConfig, done: Done) -> None:
     patch = taken_back(node_facts(node), config, time.time())
+    done.taken_back += 1
     if patch is None:
         return
     try:

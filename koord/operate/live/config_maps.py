@@ -1,4 +1,4 @@
-"""Rewrites one value of a ConfigMap in koord's namespace, computed from all its values.
+"""Rewrites values of a ConfigMap in koord's namespace, computed from all its values.
 
 Every write names the version that was read, so that two users, or a user and the manager, never silently undo each
 other's changes.
@@ -33,11 +33,18 @@ async def config_map(client: Client, name: str = names.CONFIGMAP_SLO_CONTROLLER)
 
 async def rewrite(client: Client, name: str, key: str, text_of: Callable[[Mapping[str, str]], str | None]) -> None:
     """Rewrites one value of a ConfigMap, computed from all values; None removes it."""
+    await rewrite_values(client, name, lambda data: {key: text_of(data)})
+
+
+async def rewrite_values(
+    client: Client, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str | None]]
+) -> None:
+    """Rewrites some values of a ConfigMap in one write, computed from all values; None removes one."""
     for _ in range(TRIES):
         stored = await config_map(client, name)
         data: Mapping[str, str] = stored.data if stored is not None else {}
-        text = text_of(data)
-        if text == data.get(key) or await _write(client, name, stored, {key: text}):
+        changed = {key: text for key, text in change(data).items() if text != data.get(key)}
+        if not changed or await _write(client, name, stored, changed):
             return
     raise ConfigMapError(f"ConfigMap {name} changes so often that it cannot be written; try again")
 
