@@ -298,7 +298,7 @@ def _lending_row(metric: LendingMetric) -> LendingRow | None:
         return LendingRow(
             mark,
             rise,
-            metric.scale,
+            metric.scale_permille / 1000,
             margin,
             services,
             more,
@@ -306,7 +306,7 @@ def _lending_row(metric: LendingMetric) -> LendingRow | None:
             max(milli(metric.counted_of_others or 0), 0),
             max(milli(metric.requested_by_others or 0), 0),
             max(value(metric.memory_services), 0) if metric.memory_services is not None else 0,
-            metric.short_share,
+            metric.short_permille / 1000,
             metric.minutes,
         )
     except ValueError:

@@ -41,6 +41,7 @@ SERVED = {
     "koord_minicluster/kubelet/live/server.py": "kubelets",
     "koord_minicluster/apiserver/listening.py": "the API server, whose own tests ask the same",
     "manager/live/webhook_server.py": "webhooks: open, since API servers show them no credential",
+    "console/live/run.py": "the console, whose own tests ask the same",
     "agent/live/asked.py": "no port: a unix socket that only root may open, which the runtimes' own tests check",
     "koord_minicluster/demo/scenario.py": "a pod of the demo, which says hello to anyone, as a service does",
     "yarn/live/copilot.py": "no port: a unix socket that only root may open, which the copilot's own tests check",

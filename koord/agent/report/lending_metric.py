@@ -23,7 +23,7 @@ def lending_metric(outlook: LendingOutlook, pods: Container[str], requested_by_o
         batch_minutes=memory.batch_minutes,
         cpu_mark=_cpu(figures.mark),
         cpu_rise=_cpu(figures.rise),
-        scale=round(figures.scale, 3),
+        scale_permille=round(figures.scale * 1000),
         cpu_margin=_cpu(figures.margin),
         cpu_services=_cpu(figures.services),
         cpu_more=_cpu(figures.more),
@@ -34,9 +34,9 @@ def lending_metric(outlook: LendingOutlook, pods: Container[str], requested_by_o
         counted_of_others=_cpu(sum(milli for uid, milli in counted.items() if uid not in pods)),
         requested_by_others=_cpu(requested_by_others),
         memory_services=render("memory", int(outlook.services_memory_bytes)),
-        short_share=round(memory.short_share, 4),
-        violated_share=round(memory.violated_share, 4),
-        got_share=round(memory.got_mean, 4),
+        short_permille=round(memory.short_share * 1000),
+        violated_permille=round(memory.violated_share * 1000),
+        got_permille=round(memory.got_mean * 1000),
     )
 
 

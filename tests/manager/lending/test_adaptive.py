@@ -43,13 +43,13 @@ FIGURES: dict[str, Any] = {
     "minutes": 9000,
     "cpuMark": "54400m",
     "cpuRise": "1900m",
-    "scale": 0.9,
+    "scalePermille": 900,
     "cpuMargin": "1710m",
     "cpuServices": "11200m",
     "cpuMore": "3200m",
     "cpuAmount": "44690m",
     "memoryServices": "40Gi",
-    "shortShare": 0.011,
+    "shortPermille": 11,
 }
 
 

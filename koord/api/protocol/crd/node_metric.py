@@ -155,8 +155,8 @@ class LendingMetric(Struct):
     "CPU usage that batch must not push the node above."
     cpu_rise: Quantity | None = None
     "How far services rose above their mean of the last 30 s in the worst 1 of 100 minutes; at least a minimum."
-    scale: float = 1.0
-    "Corrects the margin by the minutes in which the mark was passed."
+    scale_permille: int = 1000
+    "Corrects the margin by the minutes in which the mark was passed; 1000 is a margin as large as the rise."
     cpu_margin: Quantity | None = None
     "The rise, scaled: the distance that batch keeps from the mark."
     cpu_services: Quantity | None = None
@@ -177,12 +177,12 @@ class LendingMetric(Struct):
     "What containers of other systems requested."
     memory_services: Quantity | None = None
     "Highest memory usage of all but batch in the last 24 h."
-    short_share: float = 0.0
-    "Share of the last day's minutes in which batch got less than 90% of what it wanted."
-    violated_share: float = 0.0
-    "Share of the last day's minutes in which batch pushed the node above the mark."
-    got_share: float = 1.0
-    "Share of what it wanted that batch got, in a moving mean of 15 minutes."
+    short_permille: int = 0
+    "Per mille of the last day's minutes in which batch got less than 90% of what it wanted."
+    violated_permille: int = 0
+    "Per mille of the last day's minutes in which batch pushed the node above the mark."
+    got_permille: int = 1000
+    "Per mille of what it wanted that batch got, in a moving mean of 15 minutes."
 
 
 class BestEffortMetric(Struct):

@@ -60,8 +60,6 @@ def value(type_: inspect.Type, name: str = "", default: object = NODEFAULT) -> o
             low = type_.ge if type_.ge is not None else type_.gt + 1 if type_.gt is not None else None
             high = type_.le if type_.le is not None else None
             return high if high is not None else 7 if low is None else low + 7
-        case inspect.FloatType():
-            return 0.25
         case inspect.StrType():
             return name
         case _:
