@@ -101,7 +101,7 @@ class Acts:
         await _body(ask, _Nothing)
         record = self._record(ask.part("id"))
         if record is None:
-            raise Refused(404, f"act {ask.part('id')[:60]}", "there is no act of this id", "see /changes")
+            raise Refused(404, f"act {ask.part('id')[:60]}", "no act has this id", "see /changes")
         act = self._as_of(record.act)
         if record.undo is None or not act.can_undo:
             why = act.undo_note or ("it is under way" if act.state == "running" else "it cannot be undone")
@@ -343,7 +343,7 @@ class Acts:
     async def _get(self, ask: Ask) -> Act:
         record = self._record(ask.part("id"))
         if record is None:
-            raise Refused(404, f"act {ask.part('id')[:60]}", "there is no act of this id", "see /changes")
+            raise Refused(404, f"act {ask.part('id')[:60]}", "no act has this id", "see /changes")
         return await self._visible(ask.viewer, self._as_of(record.act))
 
     def _record(self, act_id: str) -> StoredAct | None:

@@ -85,7 +85,7 @@ class Viewer:
         return tuple(right for right, has in zip(wanted, allowed, strict=True) if not has)
 
     def forget_rights(self) -> None:
-        """The next questions are asked anew: what was allowed a minute ago is too old for an act."""
+        """Asks again from the next question on: what was allowed a minute ago is too old for an act."""
         self._rights.clear()
 
     async def namespaces(self, present: Iterable[str]) -> frozenset[str] | None:
