@@ -46,10 +46,10 @@ def settings_of(
     """`data`: slo-controller-config as stored."""
     nodes = [node for node in table.nodes.values() if matcher is None or matcher.matches(node.labels)]
     own = own_thresholds(data, None if matcher is None else selector_of(matcher))
-    each = _settings_of(config, nodes) or [(config.for_node({}, {}), 0)]
+    by_settings = _settings_of(config, nodes) or [(config.for_node({}, {}), 0)]
     thresholds = []
     for threshold in THRESHOLDS:
-        values = {in_force(settings, threshold) for settings, _ in each}
+        values = {in_force(settings, threshold) for settings, _ in by_settings}
         number, where = next(iter(values)) if len(values) == 1 else (None, "several places")
         least, most = threshold.bounds
         thresholds.append(
@@ -72,7 +72,7 @@ def settings_of(
         nodes=len(nodes),
         pools=pools_of(table),
         thresholds=tuple(thresholds),
-        policies=_policies(each),
+        policies=_policies(by_settings),
         policy_choices={resource: tuple(policies_of(resource)) for resource in ("cpu", "memory")},
         faults=faults,
         command="koord colocation thresholds" + (f" -l {pool}" if pool else ""),
@@ -104,9 +104,9 @@ def _named_labels(config: SloConfig) -> frozenset[str]:
     return frozenset(keys)
 
 
-def _policies(each: list[tuple[NodeSettings, int]]) -> tuple[PolicyInForce, ...]:
+def _policies(by_settings: list[tuple[NodeSettings, int]]) -> tuple[PolicyInForce, ...]:
     groups: Counter[tuple[str, str, int | None, str]] = Counter()
-    for settings, count in each:
+    for settings, count in by_settings:
         lending = settings.colocation
         cpu, memory = lending.cpu_calculate_policy or "", lending.memory_calculate_policy or ""
         mark = lending.cpu_safety_mark_percent if cpu == ADAPTIVE else None

@@ -341,10 +341,10 @@ class Planner:
         if not settings:
             return HistoryWhatIf(sentence="", figures=(), evictions=0, error="only new values can be tried", command="")
         try:
-            told = await self.commands.offline("sim", "what-if", str(recording), *words)
+            answer = await self.commands.offline("sim", "what-if", str(recording), *words)
         except Refused as error:
             return HistoryWhatIf(sentence="", figures=(), evictions=0, error=error.error.cause, command=command)
-        return _history(told, command)
+        return _history(answer, command)
 
     # Roll-outs.
 
@@ -377,12 +377,12 @@ class Planner:
             begin(0)
             await rollouts.start(client, feature, wanted)
 
-        told = outlook[0]
-        evicted = told["evictions"]
+        answer = outlook[0]
+        evicted = answer["evictions"]
         more = f" and evict {counted(len(evicted), 'pod')}" if evicted else ""
         lends = ""
-        if told["lends"]:
-            cpus, memory = cores(told["batchCpuMilli"]), bytes_text(told["batchMemoryBytes"])
+        if answer["lends"]:
+            cpus, memory = cores(answer["batchCpuMilli"]), bytes_text(answer["batchMemoryBytes"])
             lends = f" They would lend {cpus} CPUs and {memory}{more}."
         return Plan(
             sentence=f"{counted(len(first), 'node')} of {planned.rollouts[0].pool} would get {feature.name} at the"
@@ -393,17 +393,17 @@ class Planner:
             do=do,
             nodes=list(first),
             what_if=WhatIf(
-                nodes=len(told["nodes"]),
+                nodes=len(answer["nodes"]),
                 lent_milli_before=0,
-                lent_milli_after=told["batchCpuMilli"],
+                lent_milli_after=answer["batchCpuMilli"],
                 lent_bytes_before=0,
-                lent_bytes_after=told["batchMemoryBytes"],
+                lent_bytes_after=answer["batchMemoryBytes"],
                 evictions=tuple(one["pod"] for one in evicted[:MOST_EVICTIONS]),
                 evictions_in_all=len(evicted),
                 note="of the nodes of the first step, calculated from the reports that they sent last",
             ),
             undo=PreviewRequest(act="rollout-undo", scope=Scope(feature=feature.name)),
-            notes=[*filter(None, (planned.manager,)), *told["notes"]],
+            notes=[*filter(None, (planned.manager,)), *answer["notes"]],
         )
 
     def _rollout_pause(
@@ -694,9 +694,9 @@ def _rollout_of(request: PreviewRequest) -> Rollout:
     return parse(request.scope.feature, msgspec.json.encode(raw).decode())
 
 
-def _history(told: Mapping[str, Any], command: str) -> HistoryWhatIf:
-    gain, more, spared = told["gainCoreHours"], len(told["evictedMore"]), len(told["spared"])
-    before, after = told["before"]["totals"], told["after"]["totals"]
+def _history(answer: Mapping[str, Any], command: str) -> HistoryWhatIf:
+    gain, more, spared = answer["gainCoreHours"], len(answer["evictedMore"]), len(answer["spared"])
+    before, after = answer["before"]["totals"], answer["after"]["totals"]
     figures = tuple(
         HistoryFigure(name=title, before=f"{before[name]:.3g}", after=f"{after[name]:.3g}")
         for name, title in _FIGURES.items()
