@@ -4,7 +4,7 @@
 | --- | --- |
 | `settings` | what a person may choose |
 | `objects`, `cluster_objects`, `workloads`, `node_agent` | the objects, as a pure function of the settings |
-| `extras`, `monitoring`, `yarn` | further parts: `koord install --with NAME` |
+| `extras`, `monitoring`, `yarn`, `console` | further parts: `koord install --with NAME` |
 | `rights`, `access` | what each component may do, and why; the roles that follow |
 | `plan`, `difference`, `manifest`, `kinds` | what has to be created, patched or refused |
 | `kind_change` | what objects would lose by another definition of their kind |
