@@ -17,6 +17,7 @@ from koord.agent.host.system_knobs import SYSTEM_KNOBS
 from koord.api.text.yaml import dump
 from koord.operate.install import access, node_agent
 from koord.operate.install.cluster_objects import namespaces
+from koord.operate.install.console import CONSOLE
 from koord.operate.install.extras import EXTRAS
 from koord.operate.install.manifest import Json, key_of
 from koord.operate.install.objects import desired
@@ -102,6 +103,7 @@ def _tables() -> Iterator[str]:
         whose = f"{component.name}, on the host" if component is AGENT else component.name
         yield f"| {component.port} | {whose} | kubelet (probes), Prometheus |"
     yield f"| {OPERATOR.port} | {OPERATOR.name} (with `yarn`) | kubelet (probes), Prometheus |"
+    yield f"| {CONSOLE.port} | {CONSOLE.name} (with `console`) | kubelet (probes), viewers |"
     yield f"| {WEBHOOK_PORT} | {MANAGER.name} | the API server, by the Service `koordinator-webhook-service` (443) |"
     yield "\n### Capabilities of the agent\n"
     yield "All others are dropped, and so are all of the other components, which run as an ordinary user.\n"

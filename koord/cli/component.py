@@ -276,7 +276,7 @@ def _certificate(common: Common, name: str) -> ServingTls | None:
         if common.tls_cert_file is not None and common.tls_private_key_file is not None:
             return ServingTls(common.tls_cert_file, common.tls_private_key_file)
         if common.tls_self_signed:
-            return _self_signed(name)
+            return self_signed(name)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if not address.loopback:
@@ -285,7 +285,7 @@ def _certificate(common: Common, name: str) -> ServingTls | None:
     return None
 
 
-def _self_signed(name: str) -> ServingTls:
+def self_signed(name: str) -> ServingTls:
     """A separate process makes the certificate: loading the library here would cost memory on every node."""
     import subprocess
     import tempfile

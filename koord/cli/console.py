@@ -42,6 +42,11 @@ Example: koord console
     help="The key of that certificate.",
 )
 @click.option(
+    "--tls-self-signed",
+    is_flag=True,
+    help="Serve with a certificate made at the start, for a proxy or a Service in front that does not check it.",
+)
+@click.option(
     "--sign-in",
     type=click.Choice(["link", "token"]),
     help="link: the printed link signs in as the user of the kubeconfig; only on loopback, and the default"
@@ -55,7 +60,8 @@ Example: koord console
     "scheduler_url",
     metavar="URL",
     default="",
-    help="Address of the scheduler's health endpoint, which lists why pods are pending. Beside a koord up it is known.",
+    help="Address of the schedulers' health endpoint, where the leader lists why pods are pending; all addresses of"
+    " the host name are asked. Known beside a koord up.",
 )
 @click.option("--grafana", "grafana_url", metavar="URL", default="", help="Link to the boards of this Grafana.")
 @click.option(
@@ -70,6 +76,7 @@ def console(
     address: str,
     tls_cert_file: str | None,
     tls_private_key_file: str | None,
+    tls_self_signed: bool,
     sign_in: str | None,
     link_file: Path | None,
     scheduler_url: str,
@@ -95,7 +102,7 @@ def console(
     for name, url in (("--scheduler", scheduler_url), ("--grafana", grafana_url)):
         if url and not url.startswith(("http://", "https://")):
             raise click.UsageError(f"{name} {url}: must be a URL, for example https://grafana.example.com")
-    where, tls = _served_at(address, tls_cert_file, tls_private_key_file, sign_in)
+    where, tls = _served_at(address, tls_cert_file, tls_private_key_file, tls_self_signed, sign_in)
     supervised = start(log_format)
 
     async def main() -> None:
@@ -143,21 +150,27 @@ def name_of(config: ClusterConfig, context: str | None) -> str:
 
 
 def _served_at(
-    address: str, cert_file: str | None, key_file: str | None, sign_in: str | None
+    address: str, cert_file: str | None, key_file: str | None, is_self_signed: bool, sign_in: str | None
 ) -> tuple[Address, ServingTls | None]:
+    from koord.cli.component import self_signed
     from koord.kube.health import parse_address
     from koord.kube.serving_tls import ServingTls
 
     if (cert_file is None) != (key_file is None):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
+    if is_self_signed and cert_file is not None:
+        raise click.UsageError("--tls-self-signed makes a certificate, and --tls-cert-file gives one: choose")
     try:
         where = parse_address(address)
         tls = ServingTls(cert_file, key_file) if cert_file and key_file else None
+        if is_self_signed:
+            tls = self_signed("console")
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if not where.loopback and tls is None:
         raise click.UsageError(
-            f"--address {address} is not on loopback and needs TLS: give --tls-cert-file and --tls-private-key-file"
+            f"--address {address} is not on loopback and needs TLS: give --tls-cert-file and --tls-private-key-file,"
+            " or --tls-self-signed behind a proxy"
         )
     if not where.loopback and sign_in == "link":
         raise click.UsageError("--sign-in link is only for loopback: elsewhere viewers sign in with tokens")

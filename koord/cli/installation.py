@@ -34,6 +34,7 @@ def settings_options(command: F) -> F:
             help="manager, scheduler, descheduler, agent; all of them unless given.",
         ),
         click.option("--with", "extras", multiple=True, metavar="NAME", help="A further part; repeatable."),
+        click.option("--console", is_flag=True, help="The web console, too: the same as --with console."),
         click.option(
             "--feature-gates",
             "gates",
@@ -70,8 +71,8 @@ def changed(settings: Settings, given: Mapping[str, Any]) -> Settings:
         new["components"] = tuple(
             component.strip() for component in given["components"].split(",") if component.strip()
         )
-    if given.get("extras"):
-        new["extras"] = tuple(dict.fromkeys(given["extras"]))
+    if extras := (*(given.get("extras") or ()), *(("console",) if given.get("console") else ())):
+        new["extras"] = tuple(dict.fromkeys(extras))
     if given.get("pull_secrets"):
         new["pull_secrets"] = tuple(given["pull_secrets"])
     if given.get("gates"):

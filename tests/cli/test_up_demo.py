@@ -31,7 +31,9 @@ COURSE = Course(0.0, 360.0)
 
 def shown(seen: Ledger, columns: int = 80, lines: int = 24) -> list[str]:
     watched = cast("Watching", SimpleNamespace(ledger=seen, picture=Picture(), here=ThisNode(), scenario=Scenario()))
-    up = cast("Up", SimpleNamespace(data=SimpleNamespace(kubeconfig=Path("/tmp/koord-abcdefgh/kubeconfig"))))
+    up = cast(
+        "Up", SimpleNamespace(data=SimpleNamespace(kubeconfig=Path("/tmp/koord-abcdefgh/kubeconfig"), console_link=""))
+    )
     console = Console(width=columns, height=lines, record=True, file=StringIO())
     console.print(screen(watched, COURSE, up, seen.looks[-1].time_s, columns, lines))
     return console.export_text().splitlines()

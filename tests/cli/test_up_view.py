@@ -31,9 +31,12 @@ def shown(
     columns: int = 120,
     lines: int = 40,
     kubeconfig: Path = KUBECONFIG,
+    link: str = "",
 ) -> str:
     supervisor = SimpleNamespace(children={child.name: child for child in children})
-    up = cast("Up", SimpleNamespace(supervisor=supervisor, data=SimpleNamespace(kubeconfig=kubeconfig)))
+    up = cast(
+        "Up", SimpleNamespace(supervisor=supervisor, data=SimpleNamespace(kubeconfig=kubeconfig, console_link=link))
+    )
     console = Console(width=columns, height=lines, record=True, file=StringIO())
     console.print(view(up, picture, here or ThisNode(), 1_700_000_100.0, columns, lines))
     return console.export_text()
@@ -97,6 +100,12 @@ def test_the_view_fits_the_screen_with_all_that_a_user_needs(columns: int, lines
     # What an event says is readable, beside what it is about.
     notes = [line for line in text if "note of web-wi" in line and "Pod/web-with-qu" in line and "Started" in line]
     assert len(notes) >= min(events, 3)
+
+
+def test_the_link_of_the_console_is_shown_whole() -> None:
+    link = "http://127.0.0.1:40000/?token=" + 43 * "x"
+    text = shown(Picture(), columns=60, lines=24, link=link)
+    assert f"console: {link}" in "".join(line.strip() for line in text.splitlines()[:4])
 
 
 def test_a_long_path_of_a_kubeconfig_is_shown_whole() -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from koord.api.machinery.faults import BadInput
 from koord.console.live.guard import Refused
 from koord.console.live.viewers import Viewer
 from koord.kube.cluster_config import ClusterConfig
@@ -29,6 +30,17 @@ WITHIN_S: Final = 60.0
 MOST_KEPT: Final = 64
 MOST_WAITING: Final = 16
 LONGEST_ERROR: Final = 600
+
+
+class CommandFailed(BadInput):
+    """A command of the console's own failed. The message is the command's."""
+
+
+class Own:
+    """The console itself, by its own credentials: for what no viewer asked."""
+
+
+OWN: Final = Own()
 
 
 @dataclass(slots=True)
@@ -47,11 +59,18 @@ class Commands:
         """What `koord ARGS -o json` prints, as this viewer. Raises `Refused` with what the command says."""
         return await self._kept_json(viewer.key, viewer, args, codes)
 
+    async def status(self) -> Any:
+        """What `koord status` prints to the console itself. Raises `CommandFailed`."""
+        try:
+            return await self._kept_json("console", OWN, ("status",), (0, 1))
+        except Refused as error:
+            raise CommandFailed(error.error.cause) from None
+
     async def offline(self, *args: str) -> Any:
         """What a command prints that needs no cluster."""
         return await self._kept_json("", None, args, (0,))
 
-    async def _kept_json(self, who: str, viewer: Viewer | None, args: Sequence[str], codes: Sequence[int]) -> Any:
+    async def _kept_json(self, who: str, viewer: Viewer | Own | None, args: Sequence[str], codes: Sequence[int]) -> Any:
         key = (who, *args)
         kept = self._kept.get(key)
         if kept is not None and time.monotonic() - kept[0] < KEPT_S:
@@ -72,7 +91,7 @@ class Commands:
         self._kept[key] = time.monotonic(), result
         return result
 
-    async def _run(self, viewer: Viewer | None, args: Sequence[str], codes: Sequence[int]) -> Any:
+    async def _run(self, viewer: Viewer | Own | None, args: Sequence[str], codes: Sequence[int]) -> Any:
         async with self._access(viewer) as access:
             process = await asyncio.create_subprocess_exec(
                 *own_program(),
@@ -101,11 +120,11 @@ class Commands:
         return msgspec.json.decode(out)
 
     @asynccontextmanager
-    async def _access(self, viewer: Viewer | None) -> AsyncIterator[tuple[str, ...]]:
+    async def _access(self, viewer: Viewer | Own | None) -> AsyncIterator[tuple[str, ...]]:
         if viewer is None:
             yield ()
             return
-        if viewer.signed_in_by == "kubeconfig":
+        if isinstance(viewer, Own) or viewer.signed_in_by == "kubeconfig":
             config = ("--kubeconfig", self.kubeconfig) if self.kubeconfig else ()
             yield (*config, *(("--context", self.context) if self.context else ()))
             return

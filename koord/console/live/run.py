@@ -60,7 +60,8 @@ async def run(client: Client, options: ConsoleOptions, ready: Callable[[str], No
         if own_user:
             user = await who(client)
             own = Viewer(user.username, user.groups, client, "kubeconfig", f"kubeconfig/{user.username}")
-        world = World(client, options.cluster, options.data_dir)
+        commands = Commands(options.kubeconfig, options.context, options.recording)
+        world = World(client, options.cluster, options.data_dir, commands.status)
         base: list[str] = []
 
         def link(token: str) -> str:
@@ -74,7 +75,6 @@ async def run(client: Client, options: ConsoleOptions, ready: Callable[[str], No
 
         guard = Guard(viewers, own, secure=secure, new_link=new_link)
         server = Server(world, guard, Options(grafana_url=options.grafana_url, secure=secure))
-        commands = Commands(options.kubeconfig, options.context, options.recording)
         Pages(server, world, commands)
         await stack.enter_async_context(Acts(server, world, commands))
         context = options.tls.context if options.tls is not None else None

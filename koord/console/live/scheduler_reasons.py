@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import Final
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from koord.console.live.world import World
 from koord.console.reasons import SchedulerReason
@@ -25,6 +27,8 @@ log = logging.getLogger(__name__)
 EVERY_S: Final = 3.0
 IDLE_S: Final = 15.0
 ANSWER_WITHIN_S: Final = 5.0
+IN_CLUSTER: Final = "service account"
+"""Where a configuration comes from inside a cluster, as `koord.kube.locate` calls it."""
 PATH: Final = "/apis/v1/pending"
 
 
@@ -54,6 +58,12 @@ class _Caller:
         self._own = credentials_for(world.client.config, SystemClock())
         self._account: AccountToken | None = None
 
+    @property
+    def verifies(self) -> bool:
+        """Whether certificates are checked. Inside the cluster, components make their own, which no authority signs; a
+        user's token goes only to a server with a valid one."""
+        return self._world.client.config.origin != IN_CLUSTER
+
     async def headers(self) -> dict[str, str]:
         headers = dict((await self._own.current()).headers)
         if headers:
@@ -70,16 +80,36 @@ async def _look(world: World, session: aiohttp.ClientSession, url: str, caller: 
     address = url or _address(world)
     if not address:
         return "its address is not known"
+    reasons: dict[str, SchedulerReason] = {}
+    faults = []
     try:
         headers = await caller.headers()
-        async with session.get(address + PATH, headers=headers) as answer:
-            if answer.status != 200:
-                return f"{address}{PATH} answers {answer.status}"
-            listed = msgspec.json.decode(await answer.read(), type=_Pending)
-    except (ApiError, ConfigError, aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
-        return f"{address}: {str(error) or type(error).__name__}"
-    world.explained({pod.uid: pod for pod in listed.pods})
+        addresses = await _each(address)
+    except (ApiError, ConfigError, OSError) as error:
+        return f"{address}: {error}"
+    for one in addresses:
+        try:
+            async with session.get(one + PATH, headers=headers, ssl=caller.verifies) as answer:
+                if answer.status != 200:
+                    faults.append(f"{one}{PATH} answers {answer.status}")
+                    continue
+                listed = msgspec.json.decode(await answer.read(), type=_Pending)
+        except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
+            faults.append(f"{one}: {str(error) or type(error).__name__}")
+            continue
+        reasons |= {pod.uid: pod for pod in listed.pods}
+    if len(faults) == len(addresses):
+        return "; ".join(faults)
+    world.explained(reasons)
     return ""
+
+
+async def _each(address: str) -> list[str]:
+    """The addresses behind a host name: only one of several schedulers leads and has a list."""
+    url = URL(address)
+    host, port = url.host or "", url.port or 443
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(url.with_host(str(info[4][0]))).rstrip("/") for info in found))
 
 
 def _address(world: World) -> str:

@@ -142,7 +142,7 @@ class Server:
         app.router.add_post("/login", self._login)
         app.router.add_post("/logout", self._logout)
         app.router.add_get("/livez", self._live)
-        app.router.add_get("/readyz", self._live)
+        app.router.add_get("/readyz", self._ready)
         app.router.add_get("/{path:.*}", self._page)
         return app
 
@@ -203,6 +203,11 @@ class Server:
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
         return web.Response(text="ok\n")
+
+    async def _ready(self, request: web.Request) -> web.StreamResponse:
+        """Whether the informers have listed the cluster."""
+        ready = self._world.is_ready
+        return web.Response(text="ok\n" if ready else "the cluster is being listed\n", status=200 if ready else 503)
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
         if request.path.startswith("/api/"):

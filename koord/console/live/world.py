@@ -11,7 +11,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +51,7 @@ from koord.manager.config_in_force import in_force, last_valid
 from koord.manager.rollout.state import Rollout, parse
 from koord.offline.quotas import QuotaTop, quotas_of
 from koord.operate.endpoints import Endpoints, read_endpoints
+from koord.operate.facts import Facts
 from koord.operate.health import Status, judge
 from koord.operate.live.survey import survey
 
@@ -58,6 +59,9 @@ log = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0
 SURVEY_S: Final = 30.0
+MANY_PODS: Final = 2000
+PODS_A_SECOND: Final = 100
+"""A cluster of 50,000 pods is examined every 500 s."""
 IDLE_SURVEY_S: Final = 300.0
 """Without viewers."""
 VISIT_S: Final = 60.0
@@ -95,8 +99,17 @@ def event_row(raw: msgspec.Raw) -> EventRow:
 class World:
     """State of the cluster, shared by all viewers."""
 
-    def __init__(self, client: Client, cluster: str, data_dir: Path | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cluster: str,
+        data_dir: Path | None = None,
+        status: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
+        """`status`: what `koord status -o json` prints. It is asked in the place of our own look at a large cluster:
+        that lists all pods, which must not cost this process memory."""
         self.client, self.cluster, self.data_dir = client, cluster, data_dir
+        self._status_command = status
         self.epoch = secrets.token_hex(4)
         self.started_at_s = time.time()
         self.table = ClusterTable()
@@ -306,6 +319,10 @@ class World:
             self._overview = overview
         return overview
 
+    @property
+    def is_ready(self) -> bool:
+        return self._ready.is_set()
+
     def pending(self) -> list[tuple[PodRow, Reason]]:
         return [(pod, reason_of(pod, self.reasons)) for pod in self.table.pending.values()]
 
@@ -376,9 +393,20 @@ class World:
             return None
 
     async def look_at_health(self) -> Status:
-        self.status = judge(await survey(self.client, self.client.config.server, self.data_dir, self.endpoints()))
+        if self._status_command is not None and len(self.table.pods) > MANY_PODS:
+            facts = msgspec.convert(await self._status_command(), Facts)
+        else:
+            facts = await survey(self.client, self.client.config.server, self.data_dir, self.endpoints())
+        # What the console may not read says nothing about koord.
+        known = tuple(why for why in facts.unread if "forbidden" not in why)
+        self.status = judge(msgspec.structs.replace(facts, unread=known))
         self._dirty = True
         return self.status
+
+    @property
+    def _survey_s(self) -> float:
+        """How long a look at koord's health counts: longer on a large cluster, where it takes seconds of a core."""
+        return max(SURVEY_S, len(self.table.pods) / PODS_A_SECOND)
 
     @property
     def is_visited(self) -> bool:
@@ -391,16 +419,21 @@ class World:
     async def _survey(self) -> None:
         """The checks of `koord status`, less often without viewers."""
         while True:
-            await self.look_at_health()
+            try:
+                await self.look_at_health()
+            except BadInput as error:
+                log.warning("koord's health cannot be examined: %s", error)
             self._survey_now.clear()
             looked_s = time.monotonic()
-            while time.monotonic() - looked_s < (SURVEY_S if self.viewers else IDLE_SURVEY_S):
+            while time.monotonic() - looked_s < (
+                self._survey_s if self.viewers else max(IDLE_SURVEY_S, self._survey_s)
+            ):
                 try:
                     await asyncio.wait_for(self._survey_now.wait(), SURVEY_S)
                 except TimeoutError:
                     continue
                 self._survey_now.clear()
-                if time.monotonic() - looked_s >= SURVEY_S:
+                if time.monotonic() - looked_s >= self._survey_s:
                     break
 
     # Readers of events.

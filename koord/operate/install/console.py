@@ -12,7 +12,7 @@ from koord.api.configuration.features import Gate
 from koord.api.protocol import names
 from koord.operate.install.access import RBAC, access_for, rules_of
 from koord.operate.install.manifest import NAME, Json, made
-from koord.operate.install.rights import LEASES, READ, SLO, WATCH, Right
+from koord.operate.install.rights import LEASES, READ, SCHEDULING, SLO, WATCH, Right
 from koord.operate.install.settings import SCHEDULER, Component, Settings
 from koord.operate.install.workloads import deployed
 
@@ -36,6 +36,21 @@ RIGHTS: Final = (
     Right("show what tenants may use", ("elasticquotas.scheduling.sigs.k8s.io",), WATCH),
     Right("show evictions, moves and slowdowns", ("events.events.k8s.io",), WATCH),
     Right("show how koord itself is", (LEASES, "deployments.apps", "daemonsets.apps"), ("get", "list")),
+    Right(
+        "show whether koord's kinds, priorities and webhooks are there",
+        (
+            "customresourcedefinitions.apiextensions.k8s.io",
+            "priorityclasses.scheduling.k8s.io",
+            "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+            "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        ),
+        ("get", "list"),
+    ),
+    Right(
+        "show moves that no descheduler carries out, and requests that nothing acts on",
+        (f"podmigrationjobs.{SCHEDULING}", f"scheduleexplanations.{SCHEDULING}"),
+        ("get", "list"),
+    ),
     Right("read the settings, roll-outs and records of acts", ("configmaps",), READ, (), "configuration"),
 )
 """Of the console itself: it reads, and writes nothing."""

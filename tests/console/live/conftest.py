@@ -36,10 +36,10 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if request.param == "embedded":
         with ServerProcess(folder / "data", "--durability", "fast"):
             cluster = filled(folder / "data" / "kubeconfig")
-            with console(cluster, folder, "--sign-in", "token") as url:
+            with console(cluster.installed(folder), folder, "--sign-in", "token") as url:
                 yield Served(cluster, url)
     else:
         with ControlPlane() as plane:
             cluster = filled(plane.kubeconfig)
-            with console(cluster, folder, "--sign-in", "token") as url:
+            with console(cluster.installed(folder), folder, "--sign-in", "token") as url:
                 yield Served(cluster, url)

@@ -17,13 +17,17 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from koord.api import kinds
+from koord.api.protocol import names
 from koord.api.text.timestamp import from_seconds
+from koord.console.live.commands import kubeconfig_of
+from koord.console.live.viewers import bearer_config
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists
 from koord.kube.locate import locate
-from koord.operate.install.console import OPERATOR, VIEWER, roles
+from koord.operate.install.console import CONSOLE, OPERATOR, VIEWER, objects, roles
 from koord.operate.install.kinds import kind_of
 from koord.operate.install.manifest import Key, key_of
+from koord.operate.install.settings import Settings
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.waiting import until
 
@@ -54,11 +58,19 @@ class Cluster:
 
         return asyncio.run(go())
 
-    def token(self, account: str) -> str:
+    def token(self, account: str, namespace: str = "") -> str:
         body = json.dumps({"spec": {"expirationSeconds": 3600}}).encode()
-        path = f"/api/v1/namespaces/{PEOPLE}/serviceaccounts/{account}/token"
+        path = f"/api/v1/namespaces/{namespace or PEOPLE}/serviceaccounts/{account}/token"
         answer = self.ask(lambda client: client.raw("POST", path, body=body))
         return str(json.loads(answer[2])["status"]["token"])
+
+    def installed(self, folder: Path) -> Path:
+        """A kubeconfig of the console's own service account, as `koord install --console` makes it."""
+        config = locate(str(self.kubeconfig))
+        token = self.token(CONSOLE.full_name, names.NAMESPACE_KOORDINATOR)
+        file = folder / "installed.kubeconfig"
+        file.write_bytes(kubeconfig_of(bearer_config(config, token)))
+        return file
 
 
 def node(name: str, pool: str) -> dict[str, Any]:
@@ -141,8 +153,9 @@ async def fill(client: Client) -> None:
         namespace, _, name = key.partition("/")
         running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         await client.patch(kinds.PODS, name, {"status": running}, namespace=namespace, subresource="status")
-    for body in roles():
-        await client.create(kind_of(key_of(body)), body)
+    for body in objects(Settings(image="koord:1", version="1")):
+        if body["kind"] not in ("Deployment", "Service"):
+            await client.create(kind_of(key_of(body)), body)
     for account in ("operator", "half", "viewer", "tenant", "stranger"):
         await client.create(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": account, "namespace": PEOPLE}})
     await bind(client, "operator", OPERATOR)
@@ -246,10 +259,10 @@ class Caller:
 
 
 @contextmanager
-def console(cluster: Cluster, folder: Path, *args: str) -> Iterator[str]:
-    """A console with the administrator's kubeconfig. Yields its link, or its address where viewers need tokens."""
+def console(kubeconfig: Path, folder: Path, *args: str) -> Iterator[str]:
+    """A console as the user of a kubeconfig. Yields its link, or its address where viewers need tokens."""
     link_file, log = folder / "link", folder / "console.log"
-    command = [sys.executable, "-m", "koord", "console", "--kubeconfig", str(cluster.kubeconfig)]
+    command = [sys.executable, "-m", "koord", "console", "--kubeconfig", str(kubeconfig)]
     with log.open("wb") as out:
         process = subprocess.Popen([*command, "--link-file", str(link_file), *args], stdout=out, stderr=out)
     try:

@@ -111,5 +111,7 @@ def test_the_api_server_is_the_first_of_all() -> None:
         "manager",
         "descheduler",
         "hollow",
+        "console",
     }
-    assert plan[-1].args[-4:-2] == ("--nodes", "7")
+    hollow = next(component for component in plan if component.name == "hollow")
+    assert hollow.args[-4:-2] == ("--nodes", "7")

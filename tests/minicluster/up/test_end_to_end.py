@@ -23,7 +23,7 @@ from tests.waiting import until
 
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 90.0
-COMPONENTS = {"apiserver", "controllers", "scheduler", "manager", "descheduler", "hollow"}
+COMPONENTS = {"apiserver", "controllers", "scheduler", "manager", "descheduler", "hollow", "console"}
 
 
 @dataclass(frozen=True)

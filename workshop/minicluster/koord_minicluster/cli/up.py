@@ -234,16 +234,21 @@ def _supervise(options: UpOptions, data: DataDir, story: Demo | None, *, view: b
             await cleared.wait()
         if had_yarn and options.hadoop is None:
             await _without_yarn(client, data.path / "yarn")
+        if view:
+            await shown(running, client)
+            return
+        say_ready(data)
+        async with background_task(say_console(running), name="up/console-link"):
+            await shown(running, client)
+
+    async def shown(running: Up, client: Client) -> None:
         if story is not None:
-            if not view:
-                say_ready(data)
             await story.show(running, client, "screen" if view else "nothing" if headless else "lines")
         elif view:
             from koord_minicluster.cli.up_view import show as live
 
             await live(running, client)
         else:
-            say_ready(data)
             await asyncio.Event().wait()
 
     async def main() -> int:
@@ -301,6 +306,13 @@ async def _without_yarn(client: Client, left: Path) -> None:
 def say_ready(data: DataDir) -> None:
     """The one line that scripts wait for."""
     say(f"ready: KUBECONFIG={data.kubeconfig}")
+
+
+async def say_console(running: Up) -> None:
+    """On stderr, since the console starts after all else is ready."""
+    await running.supervisor.children["console"].ready.wait()
+    data = running.data
+    click.echo(f"console: {data.console_link} (signs in once; {data.console_link_file} has the next one)", err=True)
 
 
 def _close(stream: io.TextIOWrapper) -> None:

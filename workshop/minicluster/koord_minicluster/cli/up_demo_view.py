@@ -191,7 +191,10 @@ def _try_next(up: Up, scenario: Scenario, columns: int) -> list[Text]:
         (f"koord explain node/{hot_node(scenario)}", "why it lends as much as it does"),
     )
     width = max(len(command) for command, _ in commands)
-    rows = [Text("Try in another terminal:", "bold")]
+    rows = []
+    if link := up.data.console_link:
+        rows += [Text("Open in a browser:", "bold"), *wrapped(f"  {link}", columns)]
+    rows.append(Text("Try in another terminal:", "bold"))
     for setting in (f"KUBECONFIG={up.data.kubeconfig}", *_path()):
         rows += [Text(text.plain, "cyan") for text in wrapped(f"  export {setting}", columns)]
     for command, why in commands:

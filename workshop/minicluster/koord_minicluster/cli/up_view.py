@@ -81,6 +81,8 @@ def _address(up: Up, component: str) -> str | None:
 def view(up: Up, picture: Picture, here: ThisNode, now_s: float, columns: int, lines: int) -> RenderableType:
     """Exactly as many lines as the screen has, none of them longer than it is wide."""
     top = wrapped(f"export KUBECONFIG={up.data.kubeconfig}", columns)
+    if link := up.data.console_link:
+        top += wrapped(f"console: {link}", columns)
     bottom = [Text("Ctrl-C stops everything", "dim")]
     middle = [
         _components(list(up.supervisor.children.values()), now_s, columns),

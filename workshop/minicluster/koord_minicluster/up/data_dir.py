@@ -3,6 +3,7 @@
     D/kubeconfig        the administrator's, readable by its owner only
     D/endpoints.json    what runs: process ids, addresses, logs (`Endpoints`)
     D/logs/NAME.log     a log for each component
+    D/console-link      the next link that signs in to the console, readable by its owner only
     D/up.lock           held while it runs: one `up` to a directory
 
 The embedded API server keeps its store and its keys there too. While it runs, a disk that takes no writes costs these
@@ -29,6 +30,7 @@ from koord.operate.endpoints import Endpoints
 
 log = logging.getLogger(__name__)
 
+CONSOLE_LINK: Final = "console-link"
 LOG_LIMIT_BYTES: Final = 16 << 20
 
 
@@ -56,6 +58,7 @@ class DataDir:
             # What an earlier run left says where it was, not where we are.
             self.endpoints_file.unlink(missing_ok=True)
             self.kubeconfig.unlink(missing_ok=True)
+            self.console_link_file.unlink(missing_ok=True)
         except OSError as error:
             raise BadInput(
                 f"the data directory {self.path} cannot be written: {error.strerror}; make room there, or give another"
@@ -80,6 +83,18 @@ class DataDir:
     @property
     def endpoints_file(self) -> Path:
         return self.path / "endpoints.json"
+
+    @property
+    def console_link_file(self) -> Path:
+        return self.path / CONSOLE_LINK
+
+    @property
+    def console_link(self) -> str:
+        """Empty until the console has started. Each link signs in once."""
+        try:
+            return self.console_link_file.read_text().strip()
+        except OSError:
+            return ""
 
     @property
     def logs(self) -> Path:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.machinery.faults import BadInput
+from koord_minicluster.up.data_dir import CONSOLE_LINK
 
 HEALTH: Final = ("--metrics-address", "127.0.0.1:0")
 SERVER_PORTS: Final = range(20_000, 32_000)
@@ -86,6 +87,7 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
         Component("manager", (*kubeconfig, *HEALTH, *WEBHOOKS)),
         *((Component("descheduler", descheduler, late=True),) if options.descheduler != "off" else ()),
         Component("hollow", (*kubeconfig, *HEALTH, *fleet)),
+        Component("console", (*kubeconfig, "--link-file", str(path / CONSOLE_LINK)), late=True),
     )
     yarn = _yarn(options, path, port, kubeconfig) if options.hadoop is not None else ()
     if options.local_args is None:
