@@ -108,8 +108,8 @@ async def _each(address: str) -> list[str]:
     """The addresses behind a host name: only one of several schedulers leads and has a list."""
     url = URL(address)
     host, port = url.host or "", url.port or 443
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(url.with_host(str(info[4][0]))).rstrip("/") for info in found))
+    resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(url.with_host(str(info[4][0]))).rstrip("/") for info in resolved))
 
 
 def _address(world: World) -> str:

@@ -398,8 +398,8 @@ class World:
         else:
             facts = await survey(self.client, self.client.config.server, self.data_dir, self.endpoints())
         # What the console may not read says nothing about koord.
-        known = tuple(why for why in facts.unread if "forbidden" not in why)
-        self.status = judge(msgspec.structs.replace(facts, unread=known))
+        unread = tuple(why for why in facts.unread if "forbidden" not in why)
+        self.status = judge(msgspec.structs.replace(facts, unread=unread))
         self._dirty = True
         return self.status
 

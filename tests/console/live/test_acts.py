@@ -21,13 +21,13 @@ def stored(served: Served, name: str) -> dict[str, str]:
 
 
 def lends(served: Served, node: str) -> object:
-    found = served.cluster.ask(lambda client: client.get(kinds.NODES, node))
-    return found.status.allocatable.get(names.RESOURCE_BATCH_CPU)
+    stored_object = served.cluster.ask(lambda client: client.get(kinds.NODES, node))
+    return stored_object.status.allocatable.get(names.RESOURCE_BATCH_CPU)
 
 
 def strategy(served: Served, node: str) -> str | None:
-    found = served.cluster.ask(lambda client: client.get(kinds.NODES, node))
-    return found.metadata.annotations.get("node.koordinator.sh/colocation-strategy")
+    stored_object = served.cluster.ask(lambda client: client.get(kinds.NODES, node))
+    return stored_object.metadata.annotations.get("node.koordinator.sh/colocation-strategy")
 
 
 def create(served: Served, body: dict[str, Any]) -> None:
@@ -35,8 +35,8 @@ def create(served: Served, body: dict[str, Any]) -> None:
 
 
 def pods(served: Served) -> set[str]:
-    found = served.cluster.ask(lambda client: client.list(kinds.PODS))
-    return {one.metadata.key for one in found}
+    stored_object = served.cluster.ask(lambda client: client.list(kinds.PODS))
+    return {one.metadata.key for one in stored_object}
 
 
 def test_a_node_is_switched_off_and_on_again_with_who_and_why(served: Served) -> None:

@@ -18,11 +18,11 @@ from tests.waiting import until
 def test_the_overview_adds_up_all_nodes_and_hides_names(served: Served) -> None:
     viewer = served.caller("viewer")
 
-    def known() -> Any:
+    def complete() -> Any:
         overview = viewer.get("/overview")
         return overview if overview["nodes"]["reporting"] == 3 and overview["pending"]["total"] else None
 
-    overview = until(known, what="all nodes report")
+    overview = until(complete, what="all nodes report")
     assert overview["nodes"]["total"] == 3
     assert overview["cpuMilli"]["capacity"] == 48_000
     assert overview["cpuMilli"]["lent"] == 18_000
@@ -92,7 +92,7 @@ def test_the_map_has_a_row_for_each_node_and_groups_by_pool(served: Served) -> N
 
 def test_series_begin_with_the_console_and_say_so(served: Served) -> None:
     series = until(
-        lambda: (found := served.operator.get("/series?scope=cluster&resource=cpu"))["capacity"] and found,
+        lambda: (series := served.operator.get("/series?scope=cluster&resource=cpu"))["capacity"] and series,
         what="there is a sample",
     )
     assert series["capacity"][-1] == 48_000
