@@ -26,7 +26,8 @@ class NotLeader(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Kubernetes' usual election times. A takeover takes up to lease_duration_s + retry_period_s."""
+    """Kubernetes' usual election times. A lease that is not given back is taken over lease_duration_s after its last
+    renewal."""
 
     lease_duration_s: int = 15
     renew_deadline_s: float = 10.0
@@ -122,6 +123,17 @@ class Candidacy:
         if isinstance(move, Wait) and self._acts_until is not None:
             self.lost = True
         return move
+
+    def hear(self, lease: Lease, now: float) -> None:
+        """The record as a watch showed it: a follower knows to the moment when the holder last renewed it."""
+        self.observed = observe(lease, self.observed, now)
+
+    def free_in_s(self, now: float) -> float:
+        """Seconds until the lease may be taken if nobody renews it; 0 if it may be taken, or is not known."""
+        if self.observed is None or not self.holder or self.holder == self.me:
+            return 0.0
+        duration_s = self.observed.lease.spec.lease_duration_seconds or self.timing.lease_duration_s
+        return max(0.0, self.observed.since + duration_s - now)
 
     def after_claim(self, lease: Lease, started: float, now: float) -> bool:
         """The server took our claim, which was sent no earlier than `started`. Whether we lead now."""

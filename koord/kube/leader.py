@@ -6,6 +6,9 @@
 
     await run_as_leader(client, work, name=LEASE_MANAGER)
 
+A candidate watches the lease: it takes it as soon as the holder gives it back or lets it run out, not at its next
+attempt. Where it may not watch, it only tries again and again.
+
 The namespace of the lease is made where it is koord's own and missing. Any other may be a slip of the pen, and is asked
 for. Ending (return, error, cancellation) releases the lease, after the work has ended. The clock is the one that
 also counts while a machine is suspended, so that a leader which slept through its lease knows it at once.
@@ -20,7 +23,7 @@ import socket
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -28,14 +31,15 @@ from koord.api.configuration.component_config import LeaderElection as ElectionS
 from koord.api.kinds import LEASES, NAMESPACES
 from koord.api.kubernetes.coordination import Lease
 from koord.api.kubernetes.meta import ObjectMeta
-from koord.api.machinery.codec import DecodeError
+from koord.api.machinery.codec import DecodeError, decode
 from koord.api.protocol.lease_holders import identity
 from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.api.text.duration import parse_duration
 from koord.kube.background_task import background_task
 from koord.kube.client import Client
 from koord.kube.election import Candidacy, Claim, NotLeader, Timing, Wait, release, retry_delay_s
-from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from koord.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
+from koord.kube.watch import WatchEvent
 
 if TYPE_CHECKING:
     from koord.kube.metrics import Metrics
@@ -45,6 +49,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RELEASE_WITHIN_S = 5.0
+SLACK_S = 0.01
+"""By how much a lease is past its end when it is taken: timers may be early."""
 
 
 class NoNamespace(Exception):
@@ -89,6 +95,9 @@ class LeaderElection:
         self._candidacy = Candidacy(self.identity, self.timing)
         # One attempt per call: an attempt that takes long is worth less than the next one.
         self._leases = client.limited(timeout_s=self.timing.renew_deadline_s, attempts=1)
+        self._watches = client.limited(attempts=1)
+        self._news, self._is_free = asyncio.Event(), False
+        "What a watch shows: something, and that nobody holds the lease."
         self._on_change = on_change or (lambda leading: None)
         self._now, self._wall = boottime, wall
         self._acquired = asyncio.Event()
@@ -151,6 +160,11 @@ class LeaderElection:
 
     async def _campaign(self) -> None:
         """Tries to get the lease, then to keep it, until leadership is lost."""
+        async with background_task(self._follow(), name=f"lease/{self.name}") as following:
+            await self._try_on(following)
+        self._stepped_down("lost leadership")
+
+    async def _try_on(self, following: asyncio.Task[None]) -> None:
         attempt, said, failure = 0, "", ""
         log.info("waiting for leadership", extra=self._fields)
         while not self._candidacy.lost:
@@ -169,15 +183,55 @@ class LeaderElection:
             if not self.leading and self.holder != said:
                 said = self.holder
                 log.info("another leads", extra=self._fields | {"holder": said})
+            if self._acquired.is_set():
+                following.cancel()
             if not self._candidacy.lost:
-                await asyncio.sleep(self._pause_s(attempt))
-        self._stepped_down("lost leadership")
+                await self._pause(attempt)
 
-    def _pause_s(self, attempt: int) -> float:
-        """Until the next attempt, but not past the moment when leadership would end."""
+    async def _pause(self, attempt: int) -> None:
+        """Until the next attempt, but not past the moment when leadership would end, or that of another."""
         if self.leading:
-            return min(self.timing.retry_period_s, self._candidacy.remaining_s(self._now()))
-        return retry_delay_s(self.identity, attempt, self.timing, leading=False)
+            return await asyncio.sleep(min(self.timing.retry_period_s, self._candidacy.remaining_s(self._now())))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(retry_delay_s(self.identity, attempt, self.timing, leading=False)):
+                await self._free()
+        return None
+
+    async def _free(self) -> None:
+        """Returns when the holder has given the lease back or let it run out, as far as a watch shows it."""
+        while not self._is_free:
+            self._news.clear()
+            free_in_s = self._candidacy.free_in_s(self._now())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(free_in_s + SLACK_S if free_in_s else None):
+                    await self._news.wait()
+                    continue
+            break
+        self._is_free = False
+
+    async def _follow(self) -> None:
+        """Watches the lease of another, as far as that is allowed: attempts find all that a watch does not show."""
+        while True:
+            only = f"metadata.name={self.name}"
+            try:
+                async with aclosing(self._watches.watch(LEASES, namespace=self.namespace, fields=only)) as batches:
+                    async for batch in batches:
+                        for event in batch:
+                            self._hear(event)
+            except Forbidden:
+                return
+            except (ApiError, DecodeError, OSError, TimeoutError) as error:
+                log.debug("cannot watch the lease: %s", error, extra=self._fields)
+            await asyncio.sleep(self.timing.retry_period_s)
+
+    def _hear(self, event: WatchEvent) -> None:
+        if event.type in ("ADDED", "MODIFIED"):
+            lease = decode(Lease, bytes(event.object))
+            self._candidacy.hear(lease, self._now())
+            self._is_free = not lease.spec.holder_identity
+        elif event.type == "DELETED":
+            self._is_free = True
+        self._news.set()
 
     async def _attempt(self) -> None:
         claim = self._candidacy.first_move(self._now(), self._wall())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import cast
 
 import msgspec
@@ -12,10 +12,12 @@ import pytest
 from koord.api.kinds import Kind
 from koord.api.kubernetes.coordination import Lease, LeaseSpec
 from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.codec import encode
 from koord.kube.client import Client
 from koord.kube.election import NotLeader, Timing
-from koord.kube.errors import AlreadyExists, Conflict, NotFound, Status
+from koord.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Status
 from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
+from koord.kube.watch import WatchEvent
 from tests.waiting import eventually, forever, turns
 
 QUICK = Timing(lease_duration_s=1, renew_deadline_s=0.5, retry_period_s=0.05)
@@ -24,13 +26,14 @@ CALM = Timing(lease_duration_s=60, renew_deadline_s=40, retry_period_s=0.05)
 
 
 class LeaseServer:
-    """One lease under compare-and-swap; `hang` makes every call wait."""
+    """One lease under compare-and-swap; `hang` makes every call wait, `watchable` allows watches."""
 
     def __init__(self) -> None:
         self.lease: Lease | None = None
         self.version = 0
         self.hang = False
         self.renewals = 0
+        self.watchable = self.hang_patches = False
 
     def limited(self, **_: object) -> LeaseServer:
         return self
@@ -51,11 +54,22 @@ class LeaseServer:
         return self._keep(lease.spec)
 
     async def patch(self, kind: Kind[Lease], name: str, patch: dict[str, dict[str, str]], *, namespace: str) -> Lease:
-        await self._answer()
+        await (forever() if self.hang_patches else self._answer())
         assert self.lease is not None
         if patch["metadata"]["resourceVersion"] != self.lease.metadata.resource_version:
             raise Conflict(Status(code=409))
         return self._keep(msgspec.convert(patch["spec"], LeaseSpec))
+
+    async def watch(self, kind: Kind[Lease], *, namespace: str, fields: str) -> AsyncGenerator[list[WatchEvent], None]:
+        """Each version from the present one on, where watching is allowed."""
+        if not self.watchable:
+            raise Forbidden(Status(code=403))
+        shown = 0
+        while True:
+            await eventually(lambda shown=shown: self.version > shown)  # type: ignore[misc]
+            assert self.lease is not None
+            shown = self.version
+            yield [WatchEvent("MODIFIED", msgspec.Raw(encode(self.lease)))]
 
     async def _answer(self) -> None:
         await (forever() if self.hang else turns(1))
@@ -114,6 +128,32 @@ async def test_the_next_candidate_takes_a_released_lease_at_its_next_attempt() -
         await asyncio.wait_for(second.acquired(), 60)
         assert server.lease is not None
         assert server.lease.spec.lease_transitions == 1
+
+
+RARELY = Timing(lease_duration_s=60, renew_deadline_s=50, retry_period_s=40)
+
+
+async def test_a_candidate_that_watches_takes_a_released_lease_at_once() -> None:
+    server = LeaseServer()
+    server.watchable = True
+    async with candidate(server, "a", timing=RARELY) as first, candidate(server, "b", timing=RARELY) as second:
+        await first.acquired()
+        await eventually(lambda: second.holder == "a")
+        await first.__aexit__(None, None, None)
+        # Its next attempt would come in 40 seconds or more.
+        await asyncio.wait_for(second.acquired(), 20)
+
+
+async def test_a_candidate_takes_a_lease_when_it_runs_out_not_an_attempt_later() -> None:
+    server, holder = LeaseServer(), Timing(lease_duration_s=1, renew_deadline_s=0.5, retry_period_s=0.05)
+    server.watchable = True
+    async with candidate(server, "a", timing=holder) as first, candidate(server, "b", timing=RARELY) as second:
+        await first.acquired()
+        await eventually(lambda: second.holder == "a")
+        server.hang_patches = True
+        await first.lost.wait()
+        server.hang_patches = False
+        await asyncio.wait_for(second.acquired(), 20)
 
 
 async def test_a_machine_that_was_suspended_knows_at_its_first_write_that_it_no_longer_leads() -> None:

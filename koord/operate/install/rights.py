@@ -44,7 +44,7 @@ LEASES: Final = "leases.coordination.k8s.io"
 
 def _lease(name: str) -> tuple[Right, ...]:
     return (
-        Right("find and renew its lease", (LEASES,), ("get", "patch"), (name,), "configuration"),
+        Right("find, follow and renew its lease", (LEASES,), ("get", "watch", "patch"), (name,), "configuration"),
         Right("take its lease the first time", (LEASES,), ("create",), (), "configuration"),
     )
 
@@ -133,7 +133,7 @@ SCHEDULER: Final = (
     Right(
         "take its lease, and announce its scheduler names",
         (LEASES,),
-        ("get", "create", "patch"),
+        ("get", "watch", "create", "patch"),
         (),
         "configuration",
     ),

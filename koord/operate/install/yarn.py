@@ -39,7 +39,11 @@ RIGHTS: Final = (
     Right("say on nodes whether YARN has its part, and if not, what to set", ("nodes/status",), ("patch",)),
     Right("know what batch pods hold, and find NodeManagers", ("pods",), ("list", "watch")),
     Right(
-        "find and renew its lease", (LEASES,), ("get", "update", "patch"), (names.LEASE_YARN_OPERATOR,), "configuration"
+        "find, follow and renew its lease",
+        (LEASES,),
+        ("get", "watch", "patch"),
+        (names.LEASE_YARN_OPERATOR,),
+        "configuration",
     ),
     Right("take its lease the first time", (LEASES,), ("create",), (), "configuration"),
     *SERVING,

@@ -48,6 +48,9 @@ BENCHES: Final[Mapping[str, Bench]] = {
         "pods scheduled and bound on an API server, beside kube-scheduler",
         ("kube-scheduler", "koord-scheduler", *SERVER),
     ),
+    "takeover": Bench(
+        "koord_bench.takeover", "how long a large cluster is without a scheduler when the leader ends", minutes=8
+    ),
     "jobs": Bench(
         "koord_bench.jobs",
         "decisions about whole jobs, and what jobs cost that do not fit",
