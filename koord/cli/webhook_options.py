@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from koord.api.protocol import names
+from koord.cli.options import Number
 
 if TYPE_CHECKING:
     from koord.admission.request import Gates
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+LONGEST_DELAY_S = 600.0
+
 
 @dataclass(frozen=True, slots=True)
 class WebhookFlags:
     webhook_address: str
     webhook_host: str
+    shutdown_delay: float
     config_namespace: str
     slo_config_name: str
     node_strategy_name_need_check: bool
@@ -53,7 +57,12 @@ class WebhookFlags:
         return Webhooks(
             gates,
             address,
-            replace(options, host=self.webhook_host or options.host, lease_namespace=lease_namespace),
+            replace(
+                options,
+                host=self.webhook_host or options.host,
+                lease_namespace=lease_namespace,
+                shutdown_delay_s=self.shutdown_delay,
+            ),
             BindingSettings(
                 user_names=listed(self.binding_admission_user_name),
                 namespaces=listed(self.binding_admission_namespaces),
@@ -115,6 +124,14 @@ def webhook_options(command: F) -> F:
         ),
         click.option(
             "--config-namespace", default=names.NAMESPACE_KOORDINATOR, show_default=True, help="Its namespace."
+        ),
+        click.option(
+            "--shutdown-delay",
+            type=Number(0, LONGEST_DELAY_S),
+            default=0.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long the webhooks answer after SIGTERM, until API servers call other replicas.",
         ),
         click.option(
             "--webhook-host",

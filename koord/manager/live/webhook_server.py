@@ -3,7 +3,9 @@
     await serve_webhooks(client, facts, gates, "0.0.0.0:9876")
 
 Every replica serves. One loop keeps certificate and registration what they should be: each minute, and whenever the
-Secret or a configuration changes. A certificate is changed on the running server; connections stay. While a manager of
+Secret or a configuration changes. A certificate is changed on the running server; connections stay. A server that is
+asked to end is not ready any more, but answers until API servers have had time to notice: an answer then ends its
+connection, so that none is cut off while a review is on its way. While a manager of
 Koordinator's holds the lease, the registration is that one's, and is left alone.
 """
 
@@ -74,6 +76,8 @@ class WebhookOptions:
     "Of the managers' lease; empty where managers elect no leader."
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     resync_s: float = RESYNC_S
+    shutdown_delay_s: float = 0.0
+    "How long to answer after being asked to end, until API servers call other replicas."
     seed: int = 0
 
 
@@ -211,6 +215,7 @@ class WebhookServer:
         self._leader_of_others = ""
         "The leader of the other system at the last check."
         self._fault: str | None = "the webhooks are not registered yet"
+        self._is_leaving = False
         self.port = self._address.port
         own.gauge(
             "koord_manager_webhook_registered", "1 while certificate and registration of the webhooks are in order"
@@ -225,14 +230,14 @@ class WebhookServer:
 
     def check(self) -> str | None:
         """The current fault of the certificate or the registration, if any."""
-        return self._fault
+        return "shutting down" if self._is_leaving else self._fault
 
     async def run(self, on_ready: Callable[[str], None]) -> None:
         await self._facts.synced()
         self._facts.on_change(self._wake.set)
         # Before the first certificate there is nothing to serve with.
         await self._until_done(self._first_certificate)
-        server = web.Server(self._reviews.handle, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
+        server = web.Server(self._handle, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
         runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_S)
         async with listening(runner, self._address.host, self._address.port, self._context) as self.port:
             log.info("serving webhooks", extra={"address": str(Address(self._address.host, self.port))})
@@ -242,6 +247,24 @@ class WebhookServer:
                 tasks.create_task(self._facts.run(), name="webhooks/facts")
                 tasks.create_task(self._watch(), name="webhooks/watch")
                 tasks.create_task(self._keep(), name="webhooks/registration")
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    await self._leave()
+                    raise
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        answer = await self._reviews.handle(request)
+        if self._is_leaving:
+            answer.force_close()
+        return answer
+
+    async def _leave(self) -> None:
+        """Answers a while longer, with all that rules look up still followed."""
+        self._is_leaving = True
+        if delay_s := self._options.shutdown_delay_s:
+            log.info("answering for %g s more, until API servers call others", delay_s)
+            await self._clock.sleep(delay_s)
 
     @property
     def _own_host(self) -> str:

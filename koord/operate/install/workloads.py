@@ -1,5 +1,5 @@
-"""The Deployments of the control plane: replicas with one leader, the restricted pod security profile, and a
-disruption budget of one."""
+"""The Deployments of the control plane: replicas with one leader, spread over nodes and zones, with the restricted pod
+security profile, and a disruption budget of one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from koord.api.protocol import names
 from koord.operate.install.manifest import KOORD, NAME, PART_OF, Json, made
 from koord.operate.install.settings import DESCHEDULER, MANAGER, SCHEDULER, Component, Settings
 
+SPREAD_OVER: Final = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+"""Replicas are on different nodes and in different zones where there are several. With one node, all run on it."""
 USER: Final = 65532
 """A user ID that most hosts do not use."""
 WEBHOOK_PORT: Final = 9876
+SHUTDOWN_DELAY_S: Final = 10
+"""Longer than it takes until no node leads connections of a Service to a pod that ends; half of the grace period that
+pods have by default."""
 CONFIG_DIR: Final = "/etc/koord"
 CONFIG_FILE: Final = "config.yaml"
 
@@ -66,12 +71,15 @@ def deployed(
         },
         "volumeMounts": mounts,
     }
-    spread: Json = {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": selector(component),
-    }
+    spread: list[Json] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": topology,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": selector(component),
+        }
+        for topology in SPREAD_OVER
+    ]
     pod: Json = {
         "serviceAccountName": component.full_name,
         "priorityClassName": "system-cluster-critical",
@@ -82,7 +90,7 @@ def deployed(
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "nodeSelector": {"kubernetes.io/os": "linux"},
-        "topologySpreadConstraints": [spread],
+        "topologySpreadConstraints": spread,
         "containers": [container],
         "volumes": volumes,
         **pull_secrets(settings),
@@ -106,7 +114,7 @@ def deployed(
 def _arguments(component: Component, settings: Settings) -> list[str]:
     arguments = [component.name, "--leader-elect", *common(component, settings)]
     if component is MANAGER:
-        arguments += ["--webhook-address", f"0.0.0.0:{WEBHOOK_PORT}"]
+        arguments += ["--webhook-address", f"0.0.0.0:{WEBHOOK_PORT}", "--shutdown-delay", str(SHUTDOWN_DELAY_S)]
     if component.name in settings.configurations:
         arguments += ["--config", f"{CONFIG_DIR}/{CONFIG_FILE}"]
     return arguments
