@@ -52,6 +52,8 @@ class ClusterFacts:
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pods: Mapping[str, ObjectMeta] = field(default_factory=dict)
     "Pods that a request wants to bind, by `namespace/name`."
+    pod_nodes: Mapping[str, str] = field(default_factory=dict)
+    "Nodes of pods that an agent wants to evict, by `namespace/name`."
     slo_config: Mapping[str, str] = field(default_factory=dict)
     "The stored data of slo-controller-config."
     recommendations: AppliedRecommendations = field(default_factory=AppliedRecommendations)

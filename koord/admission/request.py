@@ -41,6 +41,8 @@ class Request:
     "Of the request, not of the object: each asks under a new one."
     user: str = ""
     groups: tuple[str, ...] = ()
+    node: str = ""
+    "The node that the user's token belongs to, if it names one."
     dry_run: bool = False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from koord.admission import config_maps, elastic_quotas, nodes, pods, reservations
+from koord.admission import agents, config_maps, elastic_quotas, nodes, pods, reservations
 from koord.admission.resource import AdmissionResource, Lookup
 from koord.admission.rule import Mutating, Validating
 
@@ -15,6 +15,7 @@ RESOURCES: Final[tuple[AdmissionResource, ...]] = (
     reservations.RESOURCE,
     elastic_quotas.RESOURCE,
     config_maps.RESOURCE,
+    agents.RESOURCE,
 )
 
 BY_NAME: Final[Mapping[str, AdmissionResource]] = {resource.name: resource for resource in RESOURCES}

@@ -158,6 +158,7 @@ class ManagerGate(Gate):
     PREEMPTION_POLICY_TRANSFORMER = "PreemptionPolicyTransformer", Stage.ALPHA, False
     REPLACE_RESOURCES_TRANSFORMER = "ReplaceResourcesTransformer", Stage.ALPHA, False
     RECOMMENDED_REQUESTS = "RecommendedRequests", Stage.ALPHA, False
+    AGENT_NODE_RESTRICTION = "AgentNodeRestriction", Stage.BETA, True
 
 
 class GateError(BadInput):

@@ -418,6 +418,7 @@ WEBHOOK_VALIDATE_CONFIGMAP: Final = "/validate-configmap"
 WEBHOOK_MUTATE_RESERVATION: Final = "/mutate-reservation"
 WEBHOOK_MUTATE_NODE_STATUS: Final = "/mutate-node-status"
 WEBHOOK_VALIDATE_NODE: Final = "/validate-node"
+WEBHOOK_VALIDATE_AGENT: Final = "/validate-agent"
 
 # The ports of Koordinator's components, on which monitoring already finds them.
 PORT_SCHEDULER: Final = 10251

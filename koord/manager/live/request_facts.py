@@ -14,13 +14,14 @@ from typing import Final
 
 from msgspec.structs import replace as struct_replace
 
+from koord.admission.agents import asks_for_node
 from koord.admission.cluster_facts import ClusterFacts
 from koord.admission.plain import part
 from koord.admission.quota_objects import QuotaPods, newly_listed
 from koord.admission.quota_topology import namespaces_of
 from koord.admission.request import Request
 from koord.api import kinds
-from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import DecodeError, convert
 from koord.api.protocol import names
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
@@ -52,7 +53,11 @@ class RequestFacts:
         if request.subresource == "binding" and facts.binding.early(request.user, request.namespace) is None:
             pod = await self._pod(request.namespace, request.name)
             if pod is not None:
-                facts = replace(facts, pods={f"{request.namespace}/{request.name}": pod})
+                facts = replace(facts, pods={f"{request.namespace}/{request.name}": pod.metadata})
+        if asks_for_node(request):
+            pod = await self._pod(request.namespace, request.name)
+            if pod is not None:
+                facts = replace(facts, pod_nodes={f"{request.namespace}/{request.name}": pod.spec.node_name})
         if request.resource == "elasticquotas":
             facts = await self._about_quota(facts, request)
         return facts
@@ -134,9 +139,9 @@ class RequestFacts:
             log.warning("namespace %s is not known and cannot be read: %s", namespace, error)
             return None
 
-    async def _pod(self, namespace: str, name: str) -> ObjectMeta | None:
+    async def _pod(self, namespace: str, name: str) -> Pod | None:
         try:
-            return (await self._client.get(kinds.PODS, name, namespace=namespace)).metadata
+            return await self._client.get(kinds.PODS, name, namespace=namespace)
         except (ApiError, TimeoutError) as error:
-            log.warning("pod %s/%s cannot be read, and may be bound by anyone: %s", namespace, name, error)
+            log.warning("pod %s/%s cannot be read, so that rules do not know it: %s", namespace, name, error)
             return None

@@ -39,6 +39,8 @@ from koord.manager.live.quota_counting import QuotaCounting
 log = logging.getLogger(__name__)
 
 VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+NODE_OF_TOKEN: Final = "authentication.kubernetes.io/node-name"
+"""What API servers say of users whose token is bound to a pod."""
 LARGEST: Final = 32 << 20
 _REASONS: Final[Mapping[int, str]] = {400: "BadRequest", 403: "Forbidden", 500: "InternalError"}
 _JSON: Final = {"Content-Type": "application/json"}
@@ -116,6 +118,7 @@ class Reviews:
             uid=asked.uid,
             user=asked.user_info.username,
             groups=asked.user_info.groups,
+            node=next(iter(asked.user_info.extra.get(NODE_OF_TOKEN, ())), ""),
             dry_run=asked.dry_run,
         )
         namespace = part(asked.object or {}, "metadata").get("namespace") or asked.namespace

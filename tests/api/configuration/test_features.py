@@ -49,7 +49,7 @@ LISTS: list[tuple[type[Gate], str, str]] = [
     (
         ManagerGate,
         "WebhookFramework PodMutatingWebhook PodValidatingWebhook ElasticMutatingWebhook ElasticValidatingWebhook"
-        " ConfigMapValidatingWebhook",
+        " ConfigMapValidatingWebhook AgentNodeRestriction",
         "NodeMutatingWebhook NodeValidatingWebhook ReservationMutatingWebhook"
         " BindingAdmissionWebhook ColocationProfileSkipMutatingResources ColocationProfileSkipValidatingPriority"
         " ColocationProfileController MultiQuotaTree ElasticQuotaIgnorePodOverhead ElasticQuotaGuaranteeUsage"

@@ -39,6 +39,11 @@ def registered() -> dict[str, dict[str, Any]]:
         ("vnode", "/validate-node", "nodes", ["CREATE", "UPDATE"], "Ignore"),
         ("vconfigmap", "/validate-configmap", "configmaps", ["CREATE", "UPDATE", "DELETE"], "Ignore"),
         ("mreservation-create", "/mutate-reservation", "reservations", ["CREATE"], "Fail"),
+        ("vagent-nodes", "/validate-agent", "nodes", ["UPDATE"], "Fail"),
+        ("vagent-pods-status", "/validate-agent", "pods/status", ["UPDATE"], "Fail"),
+        ("vagent-pods-eviction", "/validate-agent", "pods/eviction", ["CREATE"], "Fail"),
+        ("vagent-nodemetrics-status", "/validate-agent", "nodemetrics/status", ["UPDATE"], "Ignore"),
+        ("vagent-devices", "/validate-agent", "devices", ["CREATE", "UPDATE"], "Ignore"),
     ],
 )
 def test_what_is_asked_and_what_happens_when_nobody_answers(
@@ -107,6 +112,8 @@ def test_quotas_in_koords_own_namespaces_do_not_wait_for_a_manager(name: str) ->
 def test_what_a_clusters_own_controllers_change_or_delete_waits_for_nobody() -> None:
     changing = [e for e in registered().values() if {"UPDATE", "DELETE"} & {*e["rules"][0]["operations"]}]
     waiting = {entry["name"]: entry for entry in changing if entry["failurePolicy"] == "Fail"}
+    # Those of agents are called for agents alone.
+    waiting = {name: entry for name, entry in waiting.items() if not name.startswith("vagent-")}
     assert {*waiting} == {f"{each}.koordinator.sh" for each in ("mpod-update", "vpod", "velasticquota")}
     for entry in waiting.values():
         (condition,) = [each for each in entry["matchConditions"] if each["name"] == "not-cleaned-up"]
@@ -123,6 +130,7 @@ def test_configuration_is_asked_about_where_managers_read_it() -> None:
 def test_bindings_are_asked_about_only_where_someone_may_be_denied() -> None:
     assert "/validate-pod-binding" in {hook.path for hook in hooks(parse_gates(ManagerGate))}
     asked = {"/mutate-pod", "/validate-pod", "/validate-configmap", f"/mutate-{QUOTAS}", f"/validate-{QUOTAS}"}
+    asked.add("/validate-agent")
     assert {hook.path for hook in told(parse_gates(ManagerGate))} == asked
     assert "/validate-pod-binding" in {hook.path for hook in told(ALL)}
 
