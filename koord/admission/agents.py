@@ -1,9 +1,9 @@
 """What agents may write: what is about their own node.
 
-All agents have one service account, so rights cannot tell them apart, but an agent's token names the node that its pod
-runs on (Kubernetes 1.30 and later). An agent of another node is refused: who takes over one machine does not taint or
-label others, report for them, or evict their pods. Tokens that name no node (older servers, tokens of files) say
-nothing about it, and are let through.
+All agents have one service account, so rights cannot tell them apart, but an agent's token names the node that its
+pod runs on (Kubernetes 1.30 and later). An agent of another node is refused: an attacker who owns one machine does
+not taint or label others, report for them, or evict their pods. Tokens that name no node (older servers, tokens of
+files) say nothing about it, and are let through.
 
 The entries are called for agents alone, and for their writes alone. Without a manager, agents' reports are stored, and
 all else of theirs is refused: no agent needs that at once.

@@ -129,7 +129,7 @@ class Candidacy:
         self.observed = observe(lease, self.observed, now)
 
     def free_in_s(self, now: float) -> float:
-        """Seconds until the lease may be taken if nobody renews it; 0 if it may be taken, or is not known."""
+        """Seconds until the lease may be taken unless it is renewed; 0 if it may be taken, or is not known."""
         if self.observed is None or not self.holder or self.holder == self.me:
             return 0.0
         duration_s = self.observed.lease.spec.lease_duration_seconds or self.timing.lease_duration_s

@@ -52,6 +52,8 @@ Transform: TypeAlias = Callable[[msgspec.Raw], R]
 Handler: TypeAlias = Callable[[Delta[R]], None]
 
 PAGE_SIZE = 500
+REPLAYED_AT_ONCE = 200
+"""About a millisecond's work."""
 LIST_TIMEOUT_S = 120.0
 PROBE_TIMEOUT_S = 15.0
 BACKOFF_BASE_S = 0.5
@@ -192,13 +194,13 @@ class Informer(Generic[R]):
     def add_index(self, name: str, keys: IndexKeys[R]) -> None:
         self._store.add_index(name, keys)
 
-    def add_handler(self, handler: Handler[R]) -> Callable[[], None]:
-        """From here on `handler` receives every change, in order; first, existing records as additions.
+    def add_handler(self, handler: Handler[R], *, replay: bool = True) -> Callable[[], None]:
+        """From here on `handler` receives every change, in order; with `replay`, first existing records as additions.
 
         It must not wait: it notes what to do and returns. Its failures are logged and do not reach other handlers.
         Returns a function that takes it away again.
         """
-        for key in list(self._store):
+        for key in list(self._store) if replay else ():
             record = self._store.get(key)
             if record is not None:
                 self._call(handler, Delta(key, None, record))
@@ -210,6 +212,15 @@ class Informer(Generic[R]):
             self._handlers = tuple(h for h in self._handlers if h is not handler)
 
         return remove
+
+    async def replay(self, handler: Handler[R]) -> None:
+        """Hands existing records to a handler as additions, a few at a time: other work goes on in between."""
+        for number, key in enumerate(list(self._store), 1):
+            record = self._store.get(key)
+            if record is not None:
+                self._call(handler, Delta(key, None, record))
+            if number % REPLAYED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def run(self) -> None:
         """Follow the server until cancelled."""

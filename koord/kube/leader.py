@@ -97,7 +97,7 @@ class LeaderElection:
         self._leases = client.limited(timeout_s=self.timing.renew_deadline_s, attempts=1)
         self._watches = client.limited(attempts=1)
         self._news, self._is_free = asyncio.Event(), False
-        "What a watch shows: something, and that nobody holds the lease."
+        "Whether a watch has shown something, and whether the lease has no holder."
         self._on_change = on_change or (lambda leading: None)
         self._now, self._wall = boottime, wall
         self._acquired = asyncio.Event()

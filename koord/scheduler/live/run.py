@@ -111,6 +111,7 @@ class Runner:
         self._failures = FailureTeller(metrics)
         self._shield = Shield(self._failures)
         self._ready = asyncio.Event()
+        self._under = UnderNotice()
         self._loop: Loop | None = None
         self._disconnect: Callable[[], None] = lambda: None
         self.core: Core | None = None
@@ -142,6 +143,7 @@ class Runner:
             await informers.synced(freeze=True)
             self._require_order(self._config)
             self._take_over(self._config)
+            self._sources.pods.add_handler(self._under.hear)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if self._options.reload is not None:
                 tasks.create_task(self._keep_up(self._options.reload), name="configuration")
@@ -163,11 +165,9 @@ class Runner:
         telling = Telling(client, self._events, self._clock)
         namespace = self._config.leader_election.resource_namespace
         announcing = Announcing(client, namespace, identity, self._scheduler_names, self._clock)
-        forget = self._sources.pods.add_handler(telling.pod)
-        forget = together(forget, self._sources.tell_malformed(MalformedTeller(self._events, READ)))
+        # What takes time for each pod there is has been done by the standby, or is done beside the first decisions.
+        forget = together(self._sources.pods.add_handler(telling.pod, replay=False), self._sources.stop_telling)
         self._failures.events = self._events
-        under = UnderNotice()
-        forget = together(forget, self._sources.pods.add_handler(under.hear))
         audit = None
         if self._audited is not None and self._options.audit is not None:
             audit = Auditing(self._audited, self._clock, self._options.audit)
@@ -177,6 +177,8 @@ class Runner:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(telling.run(), name="telling")
                 tasks.create_task(announcing.run(), name="announcing")
+                malformed = self._sources.tell_malformed(MalformedTeller(self._events, READ))
+                tasks.create_task(malformed, name="malformed objects")
                 if self._options.inspection is not None:
                     self._options.inspection.pending = telling.pending.listed
                     tasks.create_task(self._options.inspection.run(), name="diagnoses")
@@ -191,7 +193,7 @@ class Runner:
                         self._ready,
                         self._sources.pods.get,
                         audit,
-                        under,
+                        self._under,
                     )
                     await self._loop.run()
                     self._take_over(self._config)

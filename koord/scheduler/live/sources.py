@@ -5,7 +5,7 @@ Several cores may be connected one after the other: each first receives all exis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from koord.api import kinds
@@ -14,7 +14,7 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.node_slo import NodeSLOSpec
 from koord.kube.clock import Clock
-from koord.kube.informer import Informer
+from koord.kube.informer import Handler, Informer
 from koord.kube.informers import Informers
 from koord.kube.malformed import MalformedTeller
 from koord.kube.store import Delta
@@ -62,26 +62,26 @@ class Sources:
             return {}
         return {slo.metadata.name: slo.spec for slo in self._informers.get(kinds.NODE_SLOS).list()}
 
-    def tell_malformed(self, teller: MalformedTeller) -> Callable[[], None]:
-        """Of all kinds whose labels and annotations are read; returns what ends it."""
+    async def tell_malformed(self, teller: MalformedTeller) -> None:
+        """Of all kinds whose labels and annotations are read, until `stop_telling`. Returns when existing objects are
+        told; a new leader decides in between."""
         self._teller = teller
-        for kind in self._served:
-            self._tell(kind, teller)
         for single in self._single:
             self._tell_single(single, teller)
+        for kind in list(self._served):
+            informer = self._informers.get(kind)
+            for handler in _handlers(kind, teller):
+                self._telling.append(informer.add_handler(handler, replay=False))
+                await informer.replay(handler)
 
-        def end() -> None:
-            self._teller = None
-            while self._telling:
-                self._telling.pop()()
-
-        return end
+    def stop_telling(self) -> None:
+        self._teller = None
+        while self._telling:
+            self._telling.pop()()
 
     def _tell(self, kind: Kind[Any], teller: MalformedTeller) -> None:
-        if kind in ANNOTATED:
-            self._telling.append(self._informers.get(kind).add_handler(teller.hear(kind)))
-        if kind in FAULTS:
-            self._telling.append(self._informers.get(kind).add_handler(teller.hear_faults(kind, FAULTS[kind])))
+        for handler in _handlers(kind, teller):
+            self._telling.append(self._informers.get(kind).add_handler(handler))
 
     def _tell_single(self, single: tuple[Kind[Any], str, str], teller: MalformedTeller) -> None:
         self._telling.append(self._of_single(single).add_handler(teller.hear_faults(single[0], FAULTS[single[0]])))
@@ -130,3 +130,10 @@ def together(*ends: Callable[[], None]) -> Callable[[], None]:
             end()
 
     return end
+
+
+def _handlers(kind: Kind[Any], teller: MalformedTeller) -> Iterator[Handler[Any]]:
+    if kind in ANNOTATED:
+        yield teller.hear(kind)
+    if kind in FAULTS:
+        yield teller.hear_faults(kind, FAULTS[kind])

@@ -54,7 +54,7 @@ def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
 
 @dataclass(slots=True)
 class LeaseHistory:
-    """Who has held the scheduler's lease, and since when this process saw it."""
+    """The holders of the scheduler's lease, and since when this process saw them."""
 
     holders: list[tuple[float, str]] = field(default_factory=list)
 
