@@ -9,6 +9,7 @@
 | `resource` | what a reviewed resource is: its type, webhooks, rules and lookups |
 | `resources` | the list of resources; a new one is one file and one line there |
 | `pods`, `nodes`, `reservations`, `elastic_quotas`, `config_maps` | one resource each |
+| `agents` | what agents may write: about their own node alone |
 | `hooks` | which webhooks are on, and which are registered with API servers |
 | `review` | the reviews: `mutate`, `validate`, and `admit` for both |
 | `profiles`, `colocation_profile`, `pod_colocation` | profiles of pods |

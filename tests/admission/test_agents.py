@@ -12,7 +12,7 @@ from koord.admission.request import Operation, Request
 from koord.admission.review import validate
 from koord.operate.install.access import rights_of
 from koord.operate.install.settings import AGENT, Settings
-from tests.admission.build import gates, known, pod
+from tests.admission.build import gates, known
 
 AGENT_USER = "system:serviceaccount:koordinator-system:koord-agent"
 OWN, OTHER = "n1", "n2"
@@ -34,7 +34,7 @@ def asked(path: str, operation: Operation, target: str, **more: Any) -> Request:
     if resource == "pods":
         obj = {"metadata": {"name": "web", "namespace": "shop"}}
         if subresource == "status":
-            obj = {**pod("web"), "spec": {"nodeName": target}}
+            obj = {**obj, "spec": {"nodeName": target}}
     return Request(
         operation,
         resource,

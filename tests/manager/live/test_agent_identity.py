@@ -63,7 +63,7 @@ async def test_an_agent_reaches_its_own_node_and_the_pods_on_it_alone(admin: Cli
         await Cluster(admin).apply(manifest)
     taint = {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}
     reported = {"status": {"updateTime": "2026-01-01T00:00:00Z"}}
-    told = {"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}}
+    condition = {"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}}
 
     async with admitting(admin), await agent_of(admin, "n1") as agent:
 
@@ -73,7 +73,7 @@ async def test_an_agent_reaches_its_own_node_and_the_pods_on_it_alone(admin: Cli
             calls = (
                 lambda: agent.patch(NODES, node, taint),
                 lambda: agent.patch(NODE_METRICS, node, reported, subresource="status"),
-                lambda: agent.patch(PODS, f"web-{node}", told, namespace="shop", subresource="status"),
+                lambda: agent.patch(PODS, f"web-{node}", condition, namespace="shop", subresource="status"),
                 lambda: agent.raw("POST", path, body=json.dumps(eviction).encode()),
             )
             refusals = []

@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -95,6 +96,9 @@ class Service:
             await asyncio.sleep(LAG_S)
             self.endpoints = ready
 
+    def endpoints_have(self, manager: Manager) -> bool:
+        return manager in self.endpoints
+
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             target = self.endpoints[next(self.turn) % len(self.endpoints)]
@@ -151,18 +155,21 @@ async def test_no_request_fails_while_managers_restart_under_load(kubeconfig: Pa
                 failures.append(str(error))
             await asyncio.sleep(0.01)
 
+    async def more(pods: int) -> None:
+        before = admitted
+        await eventually(lambda: admitted > before + pods)
+
     async with Client(locate(str(kubeconfig))) as client:
         await prepare(client, "shop")
         async with replicas(kubeconfig, tmp_path) as service:
             creating = [asyncio.create_task(create(client.limited(attempts=1), n)) for n in range(CREATORS)]
-            await eventually(lambda: admitted > 20)
+            await more(20)
             for manager in service.managers:
                 assert await manager.end() == 0, manager.log.read_text()[-2000:]
-                before = admitted
-                await eventually(lambda before=before: admitted > before + 20)  # type: ignore[misc]
+                await more(20)
                 manager.start()
                 await eventually(manager.ready)
-                await eventually(lambda manager=manager: manager in service.endpoints)  # type: ignore[misc]
+                await eventually(partial(service.endpoints_have, manager))
             for task in creating:
                 task.cancel()
                 with suppress(asyncio.CancelledError):

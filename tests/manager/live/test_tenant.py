@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +74,19 @@ async def refusal(call: Callable[[], Awaitable[Any]]) -> str:
     return ""
 
 
+def annotated(key: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {key: "{}"}}}
+
+
 async def test_forged_allocations_are_stripped_from_new_pods_and_refused_on_old_ones(admin: Client) -> None:
     async with admitting(admin), await tenant_of(admin) as tenant:
         await tenant.create(PODS, pod("plain", "shop"))
         forged = pod("forged", "shop")
-        forged["metadata"]["annotations"] = {**dict.fromkeys(GIVEN, "{}"), "mine": "stays"}
+        forged["metadata"]["annotations"] = {**{str(key): "{}" for key in GIVEN}, "mine": "stays"}
         made = await tenant.create(PODS, forged)
         assert made.metadata.annotations.keys() & {*GIVEN, "mine"} == {"mine"}
         for key in GIVEN:
-            patch = {"metadata": {"annotations": {key: "{}"}}}
-            said = await refusal(lambda patch=patch: tenant.patch(PODS, "plain", patch, namespace="shop"))  # type: ignore[misc]
+            said = await refusal(partial(tenant.patch, PODS, "plain", annotated(key), namespace="shop"))
             assert "only a scheduler writes it, and system:serviceaccount:koordinator-system:tenant is not one" in said
         assert not (await admin.get(PODS, "plain", namespace="shop")).metadata.annotations.keys() & {*GIVEN}
 
@@ -91,8 +95,8 @@ async def test_what_others_rely_on_is_out_of_reach(admin: Client) -> None:
     await make_node(admin, "n1")
     await admin.create(NODE_METRICS, {"metadata": {"name": "n1"}})
     await admin.create(PODS, pod("theirs", "other"))
-    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "plain"}}
-    binding["target"] = {"kind": "Node", "name": "n1"}  # type: ignore[assignment]
+    binding: Json = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "plain"}}
+    binding["target"] = {"kind": "Node", "name": "n1"}
     running = {"status": {"phase": "Running"}}
     report: dict[str, Any] = {"status": {}}
     moved: dict[str, Any] = {"metadata": {"name": "j"}, "spec": {"podRef": {"namespace": "other", "name": "theirs"}}}
