@@ -34,7 +34,8 @@ IDLE_S: Final = 12 * 3600.0
 MOST_SESSIONS: Final = 1000
 TOKEN_BYTES: Final = 32
 WRONG_TOKENS: Final = 20
-"""Wrong sign-ins within a minute before they are refused unseen."""
+"""Wrong tokens from one address within a minute, before it may try no other. Viewers who are signed in go on."""
+MOST_ADDRESSES: Final = 10_000
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none';"
@@ -83,7 +84,8 @@ class Guard:
         "The values of the Host header that are accepted; None: any."
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._link_token = secrets.token_urlsafe(TOKEN_BYTES) if own is not None else ""
-        self._wrong: list[float] = []
+        self._wrong: OrderedDict[str, list[float]] = OrderedDict()
+        "When wrong tokens came, by address."
 
     @property
     def link_token(self) -> str:
@@ -113,7 +115,7 @@ class Guard:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and token.strip():
             # A token in a header is proof of intent: no other page can send it.
-            return Session(await self._viewer_of(token.strip()), "", "", 0.0)
+            return Session(await self._viewer_of(token.strip(), request.remote or ""), "", "", 0.0)
         session = self._sessions.get(self._key(request.cookies.get(self.cookie, "")))
         if session is None or time.monotonic() - session.used_s > IDLE_S:
             raise Refused(401, "session", "you are not signed in", self.way_in())
@@ -125,25 +127,37 @@ class Guard:
         return session
 
     async def viewer(self, session: Session) -> Viewer:
-        return session.viewer if session.viewer is not None else await self._viewer_of(session.token)
+        return session.viewer if session.viewer is not None else await self._viewer_of(session.token, "")
 
     def way_in(self) -> str:
         if self._own is not None:
             return "open the link that koord console printed; each link works once"
         return "sign in with a bearer token, for example of: kubectl create token NAME"
 
-    async def _viewer_of(self, token: str) -> Viewer:
-        now_s = time.monotonic()
-        self._wrong = [at_s for at_s in self._wrong if now_s - at_s < 60]
-        if len(self._wrong) >= WRONG_TOKENS:
+    async def _viewer_of(self, token: str, address: str) -> Viewer:
+        """`address`: of the caller; empty for the token of a session, which was valid once."""
+        if address and not self._viewers.has(token) and self._wrong_from(address) >= WRONG_TOKENS:
             raise Refused(429, "token", "too many wrong tokens were tried", "wait a minute")
         try:
             return await self._viewers.of_token(token)
         except NotSignedIn:
-            self._wrong.append(now_s)
+            if address:
+                self._wrong.setdefault(address, []).append(time.monotonic())
+                self._wrong.move_to_end(address)
+                while len(self._wrong) > MOST_ADDRESSES:
+                    self._wrong.popitem(last=False)
             raise Refused(401, "token", "the API server does not accept it", self.way_in()) from None
         except ApiError as error:
             raise Refused(503, "API server", str(error), "try again later") from None
+
+    def _wrong_from(self, address: str) -> int:
+        """How many wrong tokens came from the address within the last minute."""
+        recent = [at_s for at_s in self._wrong.get(address, ()) if time.monotonic() - at_s < 60]
+        if recent:
+            self._wrong[address] = recent
+        else:
+            self._wrong.pop(address, None)
+        return len(recent)
 
     # Ways in.
 
@@ -155,9 +169,9 @@ class Guard:
         self._new_link(self._link_token)
         return self._open(Session(self._own, "", secrets.token_urlsafe(TOKEN_BYTES), time.monotonic()))
 
-    async def by_token(self, token: str) -> str:
+    async def by_token(self, token: str, address: str) -> str:
         """The cookie for a bearer token. Raises `Refused`."""
-        await self._viewer_of(token)
+        await self._viewer_of(token, address)
         return self._open(Session(None, token, secrets.token_urlsafe(TOKEN_BYTES), time.monotonic()))
 
     def _open(self, session: Session) -> str:

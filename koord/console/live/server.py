@@ -222,7 +222,7 @@ class Server:
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         body = await _body(request, _Login)
-        cookie = await self._guard.by_token(body.token.strip())
+        cookie = await self._guard.by_token(body.token.strip(), request.remote or "")
         response = web.Response(status=204)
         self._guard.set_cookie(response, cookie)
         return response

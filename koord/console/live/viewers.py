@@ -151,6 +151,10 @@ class Viewers:
             await dropped.client.__aexit__(None, None, None)
         return viewer
 
+    def has(self, token: str) -> bool:
+        """Whether the token was valid a short time ago."""
+        return hashlib.sha256(token.encode()).hexdigest() in self._by_token
+
     async def close(self) -> None:
         for viewer, _ in self._by_token.values():
             await viewer.client.__aexit__(None, None, None)

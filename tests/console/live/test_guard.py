@@ -116,10 +116,13 @@ def test_a_name_that_resolves_to_this_machine_is_not_the_console(link: Link) -> 
     assert browser.ask("GET", "/?token=x", Host="evil.example").status == 421
 
 
-def test_many_wrong_tokens_are_refused_unseen(link: Link) -> None:
+def test_many_wrong_tokens_are_refused_unseen_and_keep_no_viewer_out(link: Link, served: Served) -> None:
+    viewer = Caller(link.url, token=served.operator.token)
+    assert viewer.ask("GET", "/api/v1/me").status == 200
     statuses = [Caller(link.url, token=f"wrong-{n}").ask("GET", "/api/v1/me").status for n in range(25)]
     assert statuses[0] == 401
     assert statuses[-1] == 429
+    assert viewer.ask("GET", "/api/v1/me").status == 200
 
 
 def test_signing_in_with_a_token_and_out_again(served: Served) -> None:
