@@ -11,6 +11,7 @@ from koord.cli import structured
 from koord.cli.options import output_option
 from koord.cli.sim_options import (
     INTERRUPTED,
+    SCENARIO_PATH,
     common_options,
     interruptible,
     job_of,
@@ -37,9 +38,10 @@ if its 95% interval excludes zero."""
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @click.option(
     "--scenario",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=SCENARIO_PATH,
     metavar="FILE",
-    help="What targets that are policies run on. Default: a small one that ships with koord.",
+    help="What targets that are policies run on: a file, or a folder of koord sim record. Default: a small one that"
+    " ships with koord.",
 )
 @seeds_option(3, "Runs of each target, with different chance; a single one gives no intervals.")
 @common_options
@@ -98,12 +100,16 @@ def compare(
 
 
 def _job(target: str, scenario: Path | None, settings: tuple[str, ...], pool: str, traces: Path | None) -> Job:
-    """A target is a file if there is one of that name, or if its name looks like one."""
+    """A target is a policy if there is one of that name, else a scenario."""
     from msgspec.structs import replace
 
-    path = Path(target)
-    if path.is_file():
+    from koord.sim.packing import POLICIES as PACKING
+    from koord.sim.policies.registry import POLICIES
+
+    policies = (*POLICIES, *PACKING)
+    if target not in policies:
+        path = Path(target)
+        if not path.exists():
+            raise click.UsageError(f"{target}: is neither a policy ({', '.join(policies)}) nor a file that exists")
         return replace(job_of(path, pool=pool, settings=settings, traces=traces), name=target)
-    if path.suffix in (".yaml", ".yml"):
-        raise click.UsageError(f"{target}: the file does not exist")
     return replace(job_of(scenario, policy=target, pool=pool, settings=settings, traces=traces), name=target)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED: Final = 130
 MOST_SEEDS: Final = 1000
+SCENARIO: Final = "scenario.yaml"
+"""In the folder of a recording."""
+SCENARIO_PATH: Final = click.Path(exists=True, path_type=Path)
 
 
 def common_options(command: F) -> F:
@@ -71,11 +74,16 @@ def seeds_option(default: int, help_text: str) -> Callable[[F], F]:
 
 
 def scenario_in(path: Path | None) -> tuple[Scenario, str]:
-    """The scenario of a file, and the folder where its paths begin. Without a file: the one that ships with koord."""
+    """The scenario of a file or of a recording's folder, and the folder where its paths begin. Without a path: the one
+    that ships with koord."""
     from koord.sim.live.shipped import DEFAULT
     from koord.sim.scenario import parse
 
     file = path or DEFAULT
+    if file.is_dir():
+        file /= SCENARIO
+        if not file.is_file():
+            raise click.UsageError(f"{path}: has no {SCENARIO}; koord sim record makes a folder with one")
     try:
         text = file.read_text()
     except UnicodeDecodeError as error:
@@ -91,25 +99,27 @@ def job_of(
     settings: Sequence[str] = (),
     seed: int | None = None,
     traces: Path | None = None,
+    option: str = "--set",
 ) -> Job:
-    """The run of a scenario with other settings, all of it checked."""
-    from koord.sim.jobs import Job, label, policies_of, policy_named
+    """The run of a scenario with other settings, all of it checked. `option`: where they were given, for messages."""
+    from koord.sim.jobs import Job, label
     from koord.sim.overrides import overridden, pairs
     from koord.sim.packing import POLICIES as PACKING
+    from koord.sim.policies.registry import POLICIES
 
     scenario, folder = scenario_in(path)
     values = pairs(tuple(settings))
     if policy in PACKING:
         values = {"packing": policy, **values}
     elif policy:
-        policy_named(policy, "--policy")
+        if policy not in POLICIES:
+            raise click.UsageError(f"--policy: must be one of {', '.join((*POLICIES, *PACKING))}, not {policy!r}")
         if "policy" in values:
             raise click.UsageError("--policy and --set policy=... say the same thing: give one of them")
         values = {"policy": policy, **values}
     if pool and not values:
         raise click.UsageError("--pool goes with --policy or --set")
-    scenario = overridden(scenario, values, pool)
-    policies_of(scenario)
+    scenario = overridden(scenario, values, pool, option)
     return Job(label(scenario), scenario, scenario.seed if seed is None else seed, str(traces or folder), folder)
 
 

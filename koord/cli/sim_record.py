@@ -28,7 +28,7 @@ LEAST_EVERY_S: Final = 1.0
     epilog="""\b
 Example: koord sim record history --for 24h
          koord sim record history --prometheus http://localhost:9090 --since 7d
-         koord sim run history/scenario.yaml
+         koord sim run history
 
 \b
 A folder that has a recording is continued. Without --for, Ctrl-C ends the recording. koord needs its agents on the
@@ -203,7 +203,7 @@ def _summary(folder: Path, opened: RecordingFolder, pods: int, unknown_pods: int
         )
     if opened.is_full:
         click.echo("stopped at --max-size: a larger one continues the recording", err=True)
-    click.echo(f"simulate it: koord sim run {folder / 'scenario.yaml'}", err=True)
+    click.echo(f"simulate it: koord sim run {folder}", err=True)
 
 
 def _line(recorded: Recorded) -> str:

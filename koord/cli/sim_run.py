@@ -11,6 +11,7 @@ from koord.cli import structured
 from koord.cli.options import output_option
 from koord.cli.sim_options import (
     INTERRUPTED,
+    SCENARIO_PATH,
     common_options,
     interruptible,
     job_of,
@@ -35,9 +36,7 @@ Example: koord sim run --report out.html
 Ctrl-C ends the runs and shows what they have so far. With --checkpoint the same command continues them later,
 with the same result as an uninterrupted run."""
 )
-@click.argument(
-    "scenario", required=False, metavar="[SCENARIO.yaml]", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+@click.argument("scenario", required=False, metavar="[SCENARIO]", type=SCENARIO_PATH)
 @click.option("--policy", default="", metavar="NAME", help="Lending policy; koord sim policies lists them.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Chance. Default: that of the scenario.")
 @click.option(
@@ -72,7 +71,7 @@ def run(
 ) -> int:
     """Simulate a scenario: what batch pods get done, and what it costs services.
 
-    Without SCENARIO.yaml: a small one that ships with koord.
+    SCENARIO is a file, or a folder of koord sim record. Without it: a small one that ships with koord.
     """
     from koord.sim.jobs import side_by_side
     from koord.sim.report.figures import as_json, headline

@@ -10,6 +10,7 @@ from koord.cli import structured
 from koord.cli.options import output_option
 from koord.cli.sim_options import (
     INTERRUPTED,
+    SCENARIO_PATH,
     common_options,
     interruptible,
     job_of,
@@ -30,9 +31,7 @@ Example: koord sim sweep cluster.yaml --policy usage --over cpuReclaimThresholdP
 Settings on the front are marked: no other one does more work with as few violations.
 A Dask cluster needs koord[sweep] here and on its workers, and the files of the scenario under the same paths."""
 )
-@click.argument(
-    "scenario", required=False, metavar="[SCENARIO.yaml]", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+@click.argument("scenario", required=False, metavar="[SCENARIO]", type=SCENARIO_PATH)
 @click.option(
     "--over",
     "axes",
@@ -60,7 +59,10 @@ def sweep(
     output: str,
 ) -> int:
     """Run a scenario with every combination of some settings, and mark those worth considering: the Pareto front of
-    work done against violations."""
+    work done against violations.
+
+    SCENARIO is a file, or a folder of koord sim record. Without it: a small one that ships with koord.
+    """
     from koord.sim.jobs import seeded
     from koord.sim.sweep import as_json, grid
     from koord.sim.sweep import settings as settings_of
@@ -76,7 +78,8 @@ def sweep(
     jobs = []
     for values in combinations:
         texts = (*settings, *(f"{key}={value}" for key, value in values.items()))
-        jobs.append(job_of(scenario, policy=policy, pool=pool, settings=texts, traces=traces))
+        option = "--set or --over" if settings else "--over"
+        jobs.append(job_of(scenario, policy=policy, pool=pool, settings=texts, traces=traces, option=option))
     runs = [run for job in jobs for run in seeded(job, seeds)]
     with interruptible() as stopped:
         outcomes = perform_jobs(runs, stopped, processes=processes, dask=dask)

@@ -12,6 +12,7 @@ from koord.cli import structured
 from koord.cli.options import output_option
 from koord.cli.sim_options import (
     INTERRUPTED,
+    SCENARIO_PATH,
     common_options,
     interruptible,
     job_of,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from koord.sim.jobs import Job
     from koord.sim.what_if import WhatIf
 
-SCENARIO: Final = "scenario.yaml"
 MOST_EVICTED: Final = 20
 
 
@@ -38,7 +38,7 @@ Example: koord sim what-if history --policy usage --set cpuReclaimThresholdPerce
 \b
 A recording comes from koord sim record. Both runs see the same load and the same chance.""",
 )
-@click.argument("recording", required=False, metavar="[RECORDING]", type=click.Path(exists=True, path_type=Path))
+@click.argument("recording", required=False, metavar="[RECORDING]", type=SCENARIO_PATH)
 @click.option("--policy", default="", metavar="NAME", help="The policy in force. Default: that of the scenario.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Chance. Default: that of the scenario.")
 @common_options
@@ -63,8 +63,7 @@ def what_if(
     refuse_report(report)
     if not settings:
         raise click.UsageError("--set KEY=VALUE is missing: what should change?")
-    file, folder = recorded(recording)
-    before = job_of(file, policy=policy, seed=seed, traces=traces or folder)
+    before = job_of(recording, policy=policy, seed=seed, traces=traces)
     after = changed(before, settings, pool)
     runs = outcomes_of(before, after, processes)
     change = ", ".join(settings)
@@ -91,24 +90,14 @@ def what_if(
     return 0
 
 
-def recorded(recording: Path | None) -> tuple[Path | None, Path | None]:
-    """The file of the scenario, and the folder of its traces."""
-    if recording is None or recording.is_file():
-        return recording, None
-    if not (recording / SCENARIO).is_file():
-        raise click.UsageError(f"{recording}: has no {SCENARIO}; koord sim record makes a folder with one")
-    return recording / SCENARIO, recording
-
-
 def changed(before: Job, settings: Sequence[str], pool: str) -> Job:
     """The same run with other settings."""
     from msgspec.structs import replace
 
-    from koord.sim.jobs import label, load_of, policies_of
+    from koord.sim.jobs import label, load_of
     from koord.sim.overrides import overridden, pairs
 
     scenario = overridden(before.scenario, pairs(tuple(settings)), pool)
-    policies_of(scenario)
     if load_of(scenario) != load_of(before.scenario):
         raise click.UsageError(
             "--set: the load must stay the same: only policy, markPercent, and fields of colocation-config and"

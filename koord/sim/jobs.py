@@ -12,7 +12,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from koord.api.configuration.slo_config_types import ColocationStrategy
-from koord.api.machinery.faults import Fault, Invalid
 from koord.api.machinery.struct import Struct
 from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
 from koord.sim import packing
@@ -38,19 +37,12 @@ class Job(Struct):
     "Where the paths of manifests begin: the folder of the scenario's file."
 
 
-def policy_named(name: str, where: str) -> Policy[Any]:
-    policy = POLICIES.get(name)
-    if policy is None:
-        raise Invalid(where, [Fault("", f"no policy {name!r} (valid: {', '.join(POLICIES)})")])
-    return policy
-
-
 def policies_of(scenario: Scenario) -> Mapping[str, Policy[Any]]:
-    """The policies of a scenario by pool, checked."""
-    by_pool = {"": policy_named(scenario.policy, f"{scenario.name}: policy")}
-    for pool in scenario.cluster.pools:
-        by_pool[pool] = policy_named(scenario.pool(pool).policy, f"{scenario.name}: pools.{pool}.policy")
-    return by_pool
+    """The policies of a scenario by pool."""
+    return {
+        "": POLICIES[scenario.policy],
+        **{pool: POLICIES[scenario.pool(pool).policy] for pool in scenario.cluster.pools},
+    }
 
 
 def everywhere(scenario: Scenario, policy: str) -> Scenario:

@@ -33,15 +33,17 @@ def build(scenario: Scenario, services: Sequence[Trace], batch: Trace | None, se
     length_s = parse_duration(scenario.duration)
     if batch is not None and batch.gpu_nodes:
         return _with_gpus(scenario, batch, seed)
+    if scenario.packing:
+        raise BadInput(f"packing: {scenario.packing} packs GPUs, and trace {scenario.batch.trace} has none (openb has)")
     if scenario.batch.load is not None:
-        raise BadInput(f"{scenario.name}: batch.load is for traces with GPUs, and {scenario.batch.trace} has none")
+        raise BadInput(f"batch.load: is for traces with GPUs, and {scenario.batch.trace} has none")
     curves = [trace.services for trace in services if trace.services is not None]
     recorded = services[0].nodes if len(services) == 1 else None
     if not curves:
-        raise BadInput(f"{scenario.name}: trace {scenario.services.trace} has no services")
+        raise BadInput(f"services.trace: {scenario.services.trace} has no services")
     if scenario.cluster.nodes is None:
         if recorded is None:
-            raise BadInput(f"{scenario.name}: cluster.nodes is required: trace {scenario.services.trace} has no nodes")
+            raise BadInput(f"cluster.nodes: is required: trace {scenario.services.trace} has no nodes")
         nodes, system_milli = recorded, services[0].system_milli
         placed = placed_services(scenario, curves[0], nodes, length_s, seed)
     else:
@@ -50,7 +52,10 @@ def build(scenario: Scenario, services: Sequence[Trace], batch: Trace | None, se
     tasks = no_tasks()
     if batch is not None:
         if batch.tasks is None:
-            raise BadInput(f"{scenario.name}: trace {scenario.batch.trace} has no batch pods")
+            raise BadInput(
+                f"batch.trace: {scenario.batch.trace} has no batch pods; to add those that koord ships:"
+                " {trace: shipped, arrivals: saturate, pending: 20}"
+            )
         tasks = sized_tasks(scenario.batch, batch.tasks, len(placed.node), length_s, seed)
     traces = [*services, *([batch] if batch is not None and all(batch is not trace for trace in services) else [])]
     repairs = tuple(repair for trace in traces for repair in trace.repairs)
@@ -60,11 +65,9 @@ def build(scenario: Scenario, services: Sequence[Trace], batch: Trace | None, se
 def _with_gpus(scenario: Scenario, trace: Trace, seed: int) -> Cluster:
     """The trace's own nodes, with pods that come and go as it has them, and without services."""
     if trace.nodes is None or not trace.gpu_pods:
-        raise BadInput(f"{scenario.name}: trace {scenario.batch.trace} has no pods with GPUs")
+        raise BadInput(f"batch.trace: {scenario.batch.trace} has no pods with GPUs")
     if scenario.batch.arrivals != "recorded" or scenario.batch.pods is not None or scenario.batch.cores:
-        raise BadInput(
-            f"{scenario.name}: batch: pods of {scenario.batch.trace} come as recorded; load alone changes it"
-        )
+        raise BadInput(f"batch: pods of {scenario.batch.trace} come as recorded; load alone changes it")
     load = scenario.batch.load or 1.0
     window = Window(parse_duration(scenario.warm_up), parse_duration(scenario.duration))
     return Cluster(

@@ -20,7 +20,11 @@ from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
 from koord.api.text import yaml
 from koord.api.text.duration import Duration, parse_duration
 from koord.api.text.quantity import value
+from koord.sim.policies.registry import POLICIES
+from koord.sim.traces.registry import NAMES
 
+JOINED_BY: Final = "+"
+"""Between the names of several traces of services."""
 KIND: Final = "Scenario"
 API_VERSION: Final = "sim.koordinator.sh/v1alpha1"
 TICK_S: Final = 60.0
@@ -81,7 +85,7 @@ class ClusterSource(Struct):
 
 class ServiceSource(Struct):
     trace: str = "synthetic"
-    """Name of the reader: `koord sim` lists them in an error message. Several are joined by +, as in
+    """Name of the reader; an error message lists them. Several are joined by +, as in
     bitbrains+planetlab: each gives as many services as the others."""
     path: str = ""
     "File or folder of the trace, below the folder of traces."
@@ -272,6 +276,7 @@ def _contradictions(scenario: Scenario) -> Iterable[Fault]:
             yield Fault(field, f"must be whole minutes, not {text}")
     if parse_duration(scenario.warm_up) >= duration_s:
         yield Fault("warmUp", f"must be shorter than duration ({scenario.duration}), not {scenario.warm_up}")
+    yield from _unknown_names(scenario)
     yield from _batch_faults(scenario.batch)
     cluster = scenario.cluster
     for field, given in (
@@ -302,6 +307,21 @@ def _contradictions(scenario: Scenario) -> Iterable[Fault]:
         yield Fault(
             "faults.nodeFailures.lasting", f"must be shorter than every ({failures.every}), not {failures.lasting}"
         )
+
+
+def _unknown_names(scenario: Scenario) -> Iterable[Fault]:
+    """Policies and traces that do not exist."""
+    chosen = {
+        "policy": scenario.policy,
+        **{f"pools.{name}.policy": pool.policy for name, pool in scenario.pools.items()},
+    }
+    for field, policy in chosen.items():
+        if policy not in POLICIES and (policy or field == "policy"):
+            yield Fault(field, f"must be one of {', '.join(POLICIES)}, not {policy!r}")
+    for field, traces in (("services", scenario.services.trace), ("batch", scenario.batch.trace)):
+        for trace in traces.split(JOINED_BY) if field == "services" else (traces,):
+            if trace.strip() not in NAMES:
+                yield Fault(f"{field}.trace", f"must be one of {', '.join(NAMES)}, not {trace.strip()!r}")
 
 
 def _batch_faults(batch: BatchSource) -> Iterable[Fault]:

@@ -65,7 +65,9 @@ def table(runs: WhatIf) -> list[tuple[str, ...]]:
         difference = NOTHING
         if before is not None and after is not None and NOTHING not in cells:
             change = after - before
-            difference = ("+" if change > 0 else "-" if change < 0 else "") + written(abs(change))
+            sign = "+" if change > 0 else "-" if change < 0 else ""
+            # A difference of percentages is no percentage.
+            difference = sign + written(abs(change)).replace("%", " points")
         rows.append((name, *cells, difference))
     return rows
 

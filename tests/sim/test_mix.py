@@ -132,7 +132,7 @@ def test_tasks_repeat_until_there_are_as_many_pods_as_the_scenario_says() -> Non
     [
         ({"batch": {"longest": "1m"}}, "batch.trace: no task runs 0s to 1m"),
         ({"batch": {"pods": 3}}, r"batch.pods \(3\) must be above the number of services"),
-        ({"cluster": {}}, "mix: cluster.nodes is required: trace synthetic has no nodes"),
+        ({"cluster": {}}, "cluster.nodes: is required: trace synthetic has no nodes"),
     ],
 )
 def test_what_cannot_be_built_is_refused(fields: dict[str, Any], message: str) -> None:

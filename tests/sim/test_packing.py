@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from koord.api.machinery.faults import BadInput, Invalid
 from koord.sim.cluster import Cluster
@@ -92,8 +93,10 @@ def test_what_contradicts_a_trace_of_gpus_is_refused() -> None:
     )  # fmt: skip
     with pytest.raises(BadInput, match="come as recorded; load alone changes it"):
         build(saturated, [], trace(pods()), seed=1)
-    with pytest.raises(BadInput, match=r"batch\.load is for traces with GPUs"):
+    with pytest.raises(BadInput, match=r"packing: MostAllocated packs GPUs, and trace openb has none"):
         build(scenario(), [], Trace(tasks=small.tasks(1)), seed=1)
+    with pytest.raises(BadInput, match=r"batch\.load: is for traces with GPUs"):
+        build(replace(scenario(), packing=""), [], Trace(tasks=small.tasks(1)), seed=1)
     with pytest.raises(BadInput, match="no pod with GPUs that lived"):
         build(scenario(), [], trace(pods(life_s=0)), seed=1)
     with pytest.raises(Invalid, match="packing"):

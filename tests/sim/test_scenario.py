@@ -61,6 +61,12 @@ pools:
             "name: mix\nduration: 1h\nfaults:\n  nodeFailures: {every: 1h, lasting: 2h}\n",
             "faults.nodeFailures.lasting: must be shorter than every (1h), not 2h (line 4)",
         ),
+        ("name: mix\nduration: 1h\npolicy: best\n", "policy: must be one of none, usage"),
+        ("name: mix\nduration: 1h\nservices: {trace: surf+x}\n", "not 'x' (line 3)"),
+        (
+            "name: mix\nduration: 1h\ncluster: {pools: {a: 1}}\npools: {a: {policy: best}}\n",
+            "oracle, not 'best' (line 4)",
+        ),
         ("kind: Pod\nname: mix\nduration: 1h\n", "kind: must be Scenario, not 'Pod' (line 1)"),
     ],
 )

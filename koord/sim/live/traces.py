@@ -15,13 +15,12 @@ from typing import BinaryIO, Final, cast
 from koord.sim.cluster import Cluster
 from koord.sim.live.parquet import chunks_of_parquet
 from koord.sim.mix import build
-from koord.sim.scenario import Scenario
-from koord.sim.traces.registry import SHIPPED, TABLE, names, reader
+from koord.sim.scenario import JOINED_BY, Scenario
+from koord.sim.traces.registry import NAMES, SHIPPED, TABLE, reader
 from koord.sim.traces.table.chunks import Chunk, chunks_of_csv
 from koord.sim.traces.table.reading import FILES, read_table
 from koord.sim.traces.trace import Content, Trace, TraceFault, TraceReader
 
-JOINED_BY: Final = "+"
 SHIPPED_FOLDER: Final = Path(__file__).parents[1] / "traces" / "shipped"
 FORMS: Final = (".csv", ".csv.gz", ".parquet")
 
@@ -40,7 +39,7 @@ def read_trace(name: str, folder: Path) -> Trace:
         return read_recording(folder if name == TABLE else SHIPPED_FOLDER)
     source = reader(name)
     if source is None:
-        raise TraceFault(name, None, f"is not a trace; valid: {names()}")
+        raise TraceFault(name, None, f"is not a trace; valid: {', '.join(NAMES)}")
     if (own := folder / source.folder).is_dir():
         folder = own
     with ExitStack() as stack:

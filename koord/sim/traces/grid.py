@@ -45,3 +45,9 @@ def fill_short_gaps(curve: NDArray[np.float32], longest: int) -> int:
         curve[begin + 1 : begin + 1 + int(lengths[gap])] = curve[begin]
         filled += int(lengths[gap])
     return filled
+
+
+def count_gaps(curve: NDArray[np.float32]) -> int:
+    """Gaps between values: those at the ends do not count."""
+    present = np.flatnonzero(~np.isnan(curve))
+    return int((np.diff(present) > 1).sum())

@@ -90,9 +90,7 @@ SHIPPED: Final = "shipped"
 "A small one in that form, which is a part of koord."
 
 
-def names() -> str:
-    """All traces, for messages."""
-    return ", ".join([*(reader.name for reader in READERS), TABLE, SHIPPED])
+NAMES: Final = (*(reader.name for reader in READERS), TABLE, SHIPPED)
 
 
 def reader(name: str) -> TraceReader | None:

@@ -33,6 +33,10 @@ QUANTITIES: Final[Mapping[str, Mapping[str, float]]] = {
 }
 
 
+LARGEST: Final[Mapping[str, float]] = {"time": 1e11, "duration": 1e13, "cpu": 1e9, "memory": float(1 << 50)}
+"""By the last word of a quantity: a time in the year 5138, a million cores, a PiB. Beyond it, the unit is wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """The columns of a file, quantities without their units."""
@@ -63,7 +67,9 @@ class Layout:
         column = self.columns[name]
         if column in ("time", "arrival"):
             return chunk.times(column)
-        numbers = chunk.numbers(column, optional=optional) * self.factors[name]
+        numbers = chunk.numbers(column, optional=optional)
+        _check_size(chunk, name, column, numbers, self.factors[name])
+        numbers *= self.factors[name]
         negative = np.flatnonzero(numbers < 0)
         if negative.size and name not in ("time", "arrival"):
             if repairs is None:
@@ -81,6 +87,16 @@ class Layout:
 
     def optional_names(self, chunk: Chunk, name: str) -> list[str]:
         return chunk.text(name) if self.has(name) else [""] * len(chunk)
+
+
+def _check_size(chunk: Chunk, name: str, column: str, numbers: NDArray[np.float64], factor: float) -> None:
+    largest = LARGEST["time" if name == "arrival" else name.rpartition("_")[2]] / factor
+    beyond = np.flatnonzero(np.abs(numbers) > largest)
+    if beyond.size:
+        row = int(beyond[0])
+        raise chunk.fault(
+            row, column, f"must be at most {largest:g}, but is {chunk.cells[column][row]}: is its unit right?"
+        )
 
 
 def layout(chunk: Chunk, form: Form) -> Layout:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koord.sim.columns import ServiceCurves
-from koord.sim.traces.grid import fill_short_gaps
+from koord.sim.traces.grid import count_gaps, fill_short_gaps
 from koord.sim.traces.table.chunks import Chunk
 from koord.sim.traces.table.columns import SERVICES, TIMES, layout, spellings
 from koord.sim.traces.trace import Repairs, TraceFault
@@ -31,6 +31,7 @@ DISTANCES: Final = 100
 TYPICAL: Final = 25
 "Percentile of the distances: gaps make some of them longer."
 GAP: Final = "gap of at most an hour filled with the value before it (steps)"
+ABSENT: Final = "gap of more than an hour in which the pod does not exist"
 BACK: Final = "sample earlier than the one before it put in its place"
 TWICE: Final = "second sample of a pod at the same time averaged with the first"
 MOVED: Final = "pod on a second node counted on its first one"
@@ -74,7 +75,7 @@ def with_step(chunks: Iterable[Chunk], names: str) -> tuple[Iterator[Chunk], flo
             break
         seconds = chunk.times(time) if time == "time" else chunk.numbers(time) * TIMES[time.removeprefix("time_")]
         for name, time_s in zip(chunk.text(names), seconds.tolist(), strict=True):
-            distances.append(time_s - last_s.get(name, time_s))
+            distances.append(abs(time_s - last_s.get(name, time_s)))
             last_s[name] = time_s
         distances = [distance for distance in distances if distance > 0]
         if len(distances) >= DISTANCES or len(first) == CHUNKS_FOR_STEP:
@@ -185,6 +186,8 @@ class _Samples:
         for row, name in enumerate(self.row_of):
             if filled := fill_short_gaps(cpu[row], longest):
                 repairs.add(GAP, f"services, pod {name}", None, filled)
+            if gaps := count_gaps(cpu[row]):
+                repairs.add(ABSENT, f"services, pod {name}", None, gaps)
             if has_memory:
                 fill_short_gaps(memory[row], longest)
         return ServiceCurves(

@@ -103,6 +103,28 @@ def test_gaps_negative_values_and_time_that_goes_back_are_repaired_and_counted()
     ]
 
 
+def test_a_gap_of_more_than_an_hour_stays_and_is_counted() -> None:
+    trace = table(services="time_s,pod,cpu_milli\n60,a,1\n120,a,1\n7320,a,2\n7380,a,2\n")
+    assert trace.services is not None
+    assert use(trace.services) == [1, 1, *[None] * 119, 2, 2]
+    assert [(repair.rule, repair.count, repair.first) for repair in trace.repairs] == [
+        ("gap of more than an hour in which the pod does not exist", 1, "services, pod a")
+    ]
+
+
+def test_the_order_of_lines_does_not_change_the_step() -> None:
+    assert services("time_s,pod,cpu_milli\n7200,a,3\n3600,a,2\n0,a,1\n").step_s == 3600
+
+
+def test_a_pod_on_a_node_that_is_not_listed_is_counted() -> None:
+    trace = table(
+        services="time_s,pod,cpu_milli,node\n60,a,1,n1\n120,b,1,n9\n", nodes="node,cpu_cores,memory_gib\nn1,4,8\n"
+    )
+    assert [(repair.rule, repair.count, repair.first) for repair in trace.repairs] == [
+        ("pod on a node that is not in nodes placed by the scheduler", 1, "services, pod b on n9")
+    ]
+
+
 def test_samples_before_the_first_line_find_their_place() -> None:
     curves = services("time_s,pod,cpu_milli\n600,a,1\n660,a,2\n60,b,3\n120,b,4\n")
     assert use(curves, 0) == [None] * 9 + [1, 2]
@@ -136,6 +158,14 @@ def test_a_pod_on_a_second_node_is_counted_on_its_first() -> None:
             "services.csv:1: columns cpu_milli and cpu_cores say the same: leave one out",
         ),
         ('time_s,pod,cpu_milli\n\n1,"a\nb",1\n\n2,b\n', "services.csv:6: has 2 fields, the header has 3"),
+        (
+            "time_s,pod,cpu_cores\n1,a,1\n2,b,2e6\n",
+            "services.csv:3: column cpu_cores: must be at most 1e+06, but is 2e6: is its unit right?",
+        ),
+        (
+            "time_s,pod,cpu_cores\n1760000040000,a,1\n",
+            "services.csv:2: column time_s: must be at most 1e+11, but is 1760000040000: is its unit right?",
+        ),
         ("time_s,pod,cpu_milli\n1,a,1\n2,b\n", "services.csv:3: has 2 fields, the header has 3"),
         ("time_s,pod,cpu_milli\n1,a,1\n2,b,fast\n", "services.csv:3: column cpu_milli: 'fast' is not a number"),
         ("time_s,pod,cpu_milli\n1,a,1\n2,b,\n", "services.csv:3: column cpu_milli: must not be empty"),
