@@ -6,15 +6,16 @@ uses a share b:
     x      = b / (1 - s) / full         how present batch is: 1 if it has all the idle CPU that it can use
     work   = 1 + stretch * b            how much longer the same work takes: caches, memory, shared time
     load   = s * work
-    time   = base * work + wake * h(1 - x) + delay * h(x) + queue * work * load / (1 - load)
+    time   = base * work + begin + queue * work * load / (1 - load)
 
-    h(p)   = ln(1 + p / (1 - quantile)) / ln(1 + 1 / (1 - quantile))
+    (1 - x) * exp(-begin / wake * k) + x * exp(-begin / delay * k) = exp(-k),    k = ln(1 + 1 / (1 - quantile))
 
-`base` is a request on an idle node; `wake` is what an idle CPU needs to start; `delay` is the wait for a CPU that batch
-has; `queue` is the wait behind other requests, as in a queue with one server. h is how much of a rare delay shows at
-the quantile: at p99 one that 30% of the requests meet shows as 74% of it. p50 and p99 have their own times and share
-`stretch`. `stretch`, `delay` and `full` belong to a kind of neighbour, with or without the agent's protection; they are
-fitted by `koord.sim.latency_fit` to a recording.
+`base` is a request on an idle node; `queue` is the wait behind other requests, as in a queue with one server. A request
+meets a CPU that is idle, which needs `wake` to start, or one that batch has, which is its own after `delay`. Both vary
+like exponential times, and `begin` is the quantile of the two together: `wake` without batch, `delay` where batch is on
+every CPU, and in between what the more harmful one leaves. p50 and p99 have their own times and share `stretch`.
+`stretch`, `delay` and `full` belong to a kind of neighbour, with or without the agent's protection; they are fitted by
+`koord.sim.latency_fit` to a recording.
 
 A service whose load is above `FULLEST` falls behind: its response time grows for as long as that lasts. The model then
 gives the time at `FULLEST`.
@@ -23,6 +24,7 @@ gives the time at `FULLEST`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -36,6 +38,12 @@ from koord.sim.minutes import Flags, Floats
 
 FORMAT: Final = "koord.sim/latency/v1"
 FULLEST: Final = 0.95
+LEAST_MS: Final = 1e-6
+"""Of times that a formula divides by."""
+STEPS: Final = 6
+"""Of Newton's method: after four, times change by less than a millionth."""
+GRID: Final = np.linspace(0, 1, 2001)
+"""Presences between which the wait for a CPU is interpolated."""
 P50: Final = 0.5
 P99: Final = 0.99
 MIXED: Final = "mixed"
@@ -115,13 +123,11 @@ def response_ms(
     influence = model.influence(neighbour, protected=protected)
     p50, p99 = (
         formula(
-            quantile,
             services,
             batch,
-            presence,
-            (common.base_ms, common.wake_ms, common.queue_ms),
+            (common.base_ms, common.queue_ms),
             influence.stretch,
-            delay_ms,
+            np.interp(presence, GRID, _begin_of_grid(common.wake_ms, delay_ms, quantile)),
         )
         for quantile, common, delay_ms in (
             (P50, model.p50, influence.p50_delay_ms),
@@ -136,26 +142,32 @@ def is_overloaded(services: Floats, batch: Floats, stretch: Floats | float) -> F
 
 
 def formula(
-    quantile: float,
-    services: Floats,
-    batch: Floats,
-    presence: Floats,
-    common: tuple[float, float, float],
-    stretch: Floats | float,
-    delay_ms: Floats | float,
+    services: Floats, batch: Floats, common: tuple[float, float], stretch: Floats | float, begin: Floats
 ) -> Floats:
-    """The model itself. `common`: base, wake and queue; stretch and delay may differ by row."""
-    base_ms, wake_ms, queue_ms = common
+    """The model itself. `common`: base and queue. `begin` comes from `begin_ms`. Stretch may differ by row."""
+    base_ms, queue_ms = common
     work = 1 + stretch * batch
     load = np.minimum(services * work, FULLEST)
-    waiting = queue_ms * work * load / (1 - load)
-    delayed = wake_ms * shown(1 - presence, quantile) + delay_ms * shown(presence, quantile)
-    return np.asarray(base_ms * work + delayed + waiting)
+    return np.asarray(base_ms * work + begin + queue_ms * work * load / (1 - load))
 
 
-def shown(probability: Floats, quantile: float) -> Floats:
-    """h: how much of a delay that requests meet with this probability shows at the quantile."""
-    return np.asarray(np.log1p(probability / (1 - quantile)) / np.log1p(1 / (1 - quantile)))
+def begin_ms(presence: Floats, wake_ms: Floats | float, delay_ms: Floats | float, quantile: float) -> Floats:
+    """What a request waits for its CPU at the quantile; `presence` is x. By Newton's method from below, where the
+    convex left side lets no step go too far."""
+    k = np.log1p(1 / (1 - quantile))
+    wake, delay = (np.maximum(mean, LEAST_MS) / k for mean in (wake_ms, delay_ms))
+    with np.errstate(divide="ignore"):
+        least = np.maximum(wake * (k + np.log(1 - presence)), delay * (k + np.log(presence)))
+    begin = np.maximum(least, 0.0)
+    for _ in range(STEPS):
+        idle, held = (1 - presence) * np.exp(-begin / wake), presence * np.exp(-begin / delay)
+        begin = begin + (idle + held - np.exp(-k)) / (idle / wake + held / delay)
+    return np.asarray(begin)
+
+
+@lru_cache(maxsize=64)
+def _begin_of_grid(wake_ms: float, delay_ms: float, quantile: float) -> Floats:
+    return begin_ms(GRID, wake_ms, delay_ms, quantile)
 
 
 def parse(text: bytes, source: str) -> LatencyModel:

@@ -23,6 +23,7 @@ from koord.sim.latency import (
     FitError,
     Influence,
     LatencyModel,
+    begin_ms,
     formula,
     is_overloaded,
 )
@@ -170,8 +171,14 @@ def _predicted(columns: Columns, constants: Floats) -> tuple[Floats, Floats]:
     stretch, *delays_ms = (_by_row(columns, constants, which) for which in range(3))
     commons = ((float(base), float(wake), float(queue)) for base, wake, queue in constants[:COMMON].reshape(2, 3))
     p50, p99 = (
-        formula(quantile, columns.services, columns.batch, columns.presence, common, stretch, delay_ms)
-        for quantile, common, delay_ms in zip((P50, P99), commons, delays_ms, strict=True)
+        formula(
+            columns.services,
+            columns.batch,
+            (base, queue),
+            stretch,
+            begin_ms(columns.presence, wake, delay_ms, quantile),
+        )
+        for quantile, (base, wake, queue), delay_ms in zip((P50, P99), commons, delays_ms, strict=True)
     )
     return p50, p99
 

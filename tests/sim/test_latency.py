@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koord.api.machinery.faults import Invalid
-from koord.sim.latency import FULLEST, is_overloaded, parse, response_ms, shown
+from koord.sim.latency import FULLEST, begin_ms, is_overloaded, parse, response_ms
 from koord.sim.latency_fit import fit
 from tests.sim.queues import recording
 
@@ -39,8 +39,24 @@ def test_alone_and_idle_is_the_unit() -> None:
     assert p99[0] == pytest.approx(MODEL.p99.idle_ms)
 
 
-def test_a_delay_that_three_in_ten_requests_meet_shows_as_three_quarters_of_it_at_p99() -> None:
-    assert shown(columns(0.3), 0.99)[0] == pytest.approx(0.744, abs=0.001)
+def test_a_long_delay_that_three_in_ten_requests_meet_shows_as_three_quarters_of_it_at_p99() -> None:
+    """0.3 * exp(-t / 30 * ln 101) = 1 / 101: t = 30 * (1 - ln(1 / 0.3) / ln 101) = 22.2."""
+    assert begin_ms(columns(0.3), 0.001, 30.0, 0.99)[0] == pytest.approx(22.17, abs=0.01)
+
+
+def test_equal_waits_for_an_idle_cpu_and_for_one_that_batch_has_are_that_wait() -> None:
+    assert begin_ms(columns(0.0, 0.4, 1.0), 2.0, 2.0, 0.99) == pytest.approx([2.0, 2.0, 2.0])
+
+
+@given(SHARES, st.floats(0, 100), st.floats(0, 100), st.sampled_from([0.5, 0.99]))
+def test_the_wait_for_a_cpu_is_the_quantile_of_both_kinds_together(x: float, a: float, b: float, q: float) -> None:
+    wait = float(begin_ms(columns(x), a, b, q)[0])
+    k = np.log1p(1 / (1 - q))
+    assert wait <= max(a, b) + 1e-5
+    if max(a, b) > 0.01:
+        a, b = max(a, 1e-6), max(b, 1e-6)
+        later = (1 - x) * np.exp(-wait / a * k) + x * np.exp(-wait / b * k)
+        assert later == pytest.approx(np.exp(-k), rel=1e-4)
 
 
 def test_batch_that_has_half_of_what_is_idle_is_half_present() -> None:
