@@ -160,6 +160,10 @@ class RunnableContainer(Container):
     startup_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
     security_context: SecurityContext | None = None
+    stdin: bool = False
+    stdin_once: bool = False
+    "Whether the first client that is attached ends it."
+    tty: bool = False
 
 
 class KeyToPath(Struct):

@@ -234,9 +234,6 @@ async def test_json_is_indented_for_people(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "what"),
     [
-        ("POST", "/api/v1/namespaces/default/pods/p/exec?command=ls", "pods/exec"),
-        ("GET", "/api/v1/namespaces/default/pods/p/attach", "pods/attach"),
-        ("POST", "/api/v1/namespaces/default/pods/p/portforward", "pods/portforward"),
         ("GET", "/api/v1/namespaces/default/pods/p/proxy/index.html", "pods/proxy"),
         ("GET", "/api/v1/namespaces/default/services/s/proxy/", "services/proxy"),
         ("GET", "/api/v1/nodes/n/proxy/healthz", "nodes/proxy"),

@@ -90,7 +90,11 @@ async def test_bytes_are_limited_and_lines_stamped_as_asked() -> None:
         ("/containerLogs/shop/web/app?tailLines=x", 400, "tailLines"),
         (f"/containerLogs/shop/web/app?limitBytes={'9' * 5000}", 400, "limitBytes"),
         ("/containerLogs/shop/web/app?sinceTime=x", 400, "sinceTime"),
-        ("/exec/shop/web/app", 501, "runs no processes"),
+        ("/exec/shop/web/app?output=1", 501, "it has no processes to run a command beside"),
+        ("/exec/shop/none/app?output=1", 404, "none"),
+        ("/exec/shop/web/app", 400, "at least one of input, output and error"),
+        ("/attach/shop/web/app?output=1", 501, "kubectl logs shows a simulated log"),
+        ("/portForward/shop/web", 501, "pod web is only modelled, by hollow node"),
         ("/healthz", 200, "ok"),
     ],
 )

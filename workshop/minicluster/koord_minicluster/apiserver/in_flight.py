@@ -1,7 +1,8 @@
 """How many requests are worked on at once: beyond a bound they are turned away with 429, to come again.
 
-Requests that write and those that read have a bound each, so that readers cannot keep writers out. Watches and logs
-that are followed last as long as their client wants and are not counted. Health and metrics are always answered.
+Requests that write and those that read have a bound each, so that readers cannot keep writers out. Watches, logs
+that are followed and streams last as long as their client wants and are not counted. Health and metrics are always
+answered.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ Slot = Literal["mutating", "readOnly", ""]
 
 RETRY_AFTER_S = 1
 _READS = ("get", "list")
-_LASTING = ("log",)
+LASTING = ("log", "exec", "attach", "portforward")
+"""Subresources whose answers last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,6 @@ class InFlight:
 
 
 def _slot(info: RequestInfo) -> Slot:
-    if not info.is_resource or info.verb == "watch" or info.subresource in _LASTING:
+    if not info.is_resource or info.verb == "watch" or info.subresource in LASTING:
         return ""
     return "readOnly" if info.verb in _READS else "mutating"

@@ -19,16 +19,11 @@ _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _ACROSS_NAMESPACES: Final = ("list", "watch")
 _CREATE_ONLY: Final = ("create",)
 _READS: Final = ("get", "list", "watch")
-_NO_PROCESSES: Final = (
-    "hollow nodes run no processes; on a local node, those of a pod are processes of this machine: look at them there"
-)
 _NO_WAY_IN: Final = (
-    "hollow nodes have no network; a pod of a local node listens on this machine's own addresses: connect to it there"
+    "hollow nodes have no network; a pod of a local node listens on this machine's own addresses: connect to it there, "
+    "or use kubectl port-forward"
 )
 LEFT_OUT: Final = {
-    ("pods", "exec"): _NO_PROCESSES,
-    ("pods", "attach"): f"{_NO_PROCESSES}, or use kubectl logs",
-    ("pods", "portforward"): _NO_WAY_IN,
     ("pods", "proxy"): _NO_WAY_IN,
     ("services", "proxy"): _NO_WAY_IN,
     ("nodes", "proxy"): "ask the node itself; its address is in its status",

@@ -49,8 +49,10 @@ from koord_minicluster.apiserver.stored import collection_of
 from koord_minicluster.apiserver.subresources.binding import Bindings
 from koord_minicluster.apiserver.subresources.eviction import Evictions
 from koord_minicluster.apiserver.subresources.finalize import NamespaceFinalizers
+from koord_minicluster.apiserver.subresources.kubelets import Kubelets
 from koord_minicluster.apiserver.subresources.log import NodeLog
 from koord_minicluster.apiserver.subresources.scale import Scales
+from koord_minicluster.apiserver.subresources.streams import Streams
 from koord_minicluster.apiserver.telemetry import Telemetry
 from koord_minicluster.apiserver.verbs import Verbs
 
@@ -141,7 +143,8 @@ class ApiServer:
             authorizer.follow(role_kind, self.collection(f"{plural}.rbac.authorization.k8s.io"))
 
         self._allocator.follow(self.collection("services"))
-        node_log = NodeLog(self.collection("pods"), self.collection("nodes"), _kubelet_client(authority, pki))
+        kubelets = Kubelets(self.collection("pods"), self.collection("nodes"), _kubelet_client(authority, pki))
+        node_log, streams = NodeLog(kubelets), Streams(kubelets, authorizer)
         self._stack.push_async_callback(node_log.close)
         bindings = Bindings(self.objects, self.registry)
         token_requests = TokenRequests(tokens, self.collection, self.objects.now)
@@ -152,6 +155,9 @@ class ApiServer:
                 ("bindings", ""): bindings.bind_named,
                 ("pods", "eviction"): Evictions(self.objects, self.registry).evict,
                 ("pods", "log"): node_log.handle,
+                ("pods", "exec"): streams.exec,
+                ("pods", "attach"): streams.attach,
+                ("pods", "portforward"): streams.port_forward,
                 ("namespaces", "finalize"): NamespaceFinalizers(self.objects).finalize,
                 ("*", "scale"): Scales(self.objects).scale,
                 **Reviews(authenticator, authorizer, self.objects.now).handlers(),

@@ -16,7 +16,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from koord_minicluster.apiserver.in_flight import InFlight
+from koord_minicluster.apiserver.in_flight import LASTING, InFlight
 from koord_minicluster.apiserver.request_info import RequestInfo
 from koord_minicluster.apiserver.store import Store
 
@@ -80,7 +80,7 @@ class Telemetry:
             labels = (verb, info.group, info.version, info.resource, info.subresource)
         counted = (*labels, str(code))
         self.requests[counted] = self.requests.get(counted, 0) + 1
-        if labels[0] == "WATCH":
+        if labels[0] == "WATCH" or labels[-1] in LASTING:
             return
         distribution = self.durations.get(labels)
         if distribution is None:
@@ -116,7 +116,7 @@ class _Collector(Collector):
             requests.add_metric(labels, number)
         durations = HistogramMetricFamily(
             "apiserver_request_duration_seconds",
-            "Seconds until a request was answered; watches are left out",
+            "Seconds until a request was answered; watches, logs and streams are left out",
             labels=_REQUEST_LABELS,
         )
         for labels, distribution in self._telemetry.durations.items():

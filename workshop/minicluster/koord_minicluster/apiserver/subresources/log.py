@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from koord_minicluster.apiserver.http import Request
-from koord_minicluster.apiserver.list_options import query_number
-from koord_minicluster.apiserver.resource import Obj, Resource
-from koord_minicluster.apiserver.status import (
-    Cause,
-    StatusError,
-    bad_request,
-    forbidden,
-    invalid,
-    object_not_found,
-    unprocessable,
+from koord_minicluster.apiserver.list_options import query_flag, query_number
+from koord_minicluster.apiserver.resource import Resource
+from koord_minicluster.apiserver.status import Cause, StatusError, forbidden, invalid, unprocessable
+from koord_minicluster.apiserver.subresources.kubelets import (
+    CONNECT_WITHIN_S,
+    Kubelets,
+    container_of,
+    refused_by_node,
 )
-from koord_minicluster.apiserver.store import Collection
 from koord_minicluster.apiserver.wire.answers import Answer, Response, Stream
 
 if TYPE_CHECKING:
     import aiohttp
 
 OPTIONS = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream")
-CONNECT_WITHIN_S = 10
 
 
 class NodeLog:
     """Reads container logs from nodes' kubelet ports. `close` it at the end."""
 
-    def __init__(self, pods: Collection, nodes: Collection, identity: ssl.SSLContext) -> None:
-        self._pods, self._nodes, self._identity = pods, nodes, identity
+    def __init__(self, kubelets: Kubelets) -> None:
+        self._kubelets = kubelets
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -45,16 +38,13 @@ class NodeLog:
         import aiohttp
 
         info = request.info
-        entry = self._pods.get(f"{info.namespace}/{info.name}")
-        if entry is None:
-            raise object_not_found("pods", "", info.name)
-        pod: Obj = msgspec.json.decode(entry.value)
+        pod = self._kubelets.pod(info)
         _check_options(info.name, request.query)
-        container = _container(pod, request.query.get("container", ""))
+        container = container_of(pod, request.query.get("container", ""))
         node = pod["spec"].get("nodeName")
         if not node:
             return Response(204)
-        url = f"{self._address(node)}/containerLogs/{info.namespace}/{info.name}/{container}"
+        url = f"{self._kubelets.port_of(node).url}/containerLogs/{info.namespace}/{info.name}/{container}"
         query = {name: request.query[name] for name in OPTIONS if name in request.query}
         try:
             return await self._pass_on(request, url, query)
@@ -66,30 +56,19 @@ class NodeLog:
 
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_WITHIN_S)
-            self._session = aiohttp.ClientSession(timeout=timeout)
-        async with self._session.get(url, params=query, ssl=self._identity) as answer:
+            # Logs that are followed stay open: as many as there are clients.
+            self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
+        async with self._session.get(url, params=query, ssl=self._kubelets.identity) as answer:
             if answer.status != 200:
-                text = (await answer.text())[:2000]
-                raise StatusError(answer.status, "BadRequest" if answer.status == 400 else "InternalError", text)
+                raise refused_by_node(answer.status, await answer.text())
             stream = Stream("text/plain")
+            if query_flag(request.query, "follow"):
+                request.http.wait_for_reader()
             stream.begin(request.http)
             async for chunk in answer.content.iter_any():
                 await stream.write(chunk)
             await stream.end()
             return stream
-
-    def _address(self, node: str) -> str:
-        entry = self._nodes.get(node)
-        if entry is None:
-            # Of "pods", in the real server's words: it looks for the place of the pod.
-            raise object_not_found("pods", "", node)
-        status: dict[str, Any] = msgspec.json.decode(entry.value).get("status") or {}
-        port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
-        addresses = {address["type"]: address["address"] for address in status.get("addresses") or ()}
-        host = addresses.get("InternalIP") or addresses.get("ExternalIP") or addresses.get("Hostname")
-        if not host or not port:
-            raise StatusError(500, "InternalError", f'node "{node}" does not say where its logs are')
-        return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _check_options(name: str, query: Mapping[str, str]) -> None:
@@ -106,21 +85,3 @@ def _check_options(name: str, query: Mapping[str, str]) -> None:
         faults.append(invalid("sinceSeconds", numbers["sinceSeconds"], "must be greater than 0"))
     if faults:
         raise unprocessable("PodLogOptions", "", name, faults)
-
-
-def _container(pod: Obj, asked: str) -> str:
-    spec, name = pod["spec"], pod["metadata"]["name"]
-    main = [container["name"] for container in spec.get("containers") or ()]
-    groups = ("initContainers", "containers", "ephemeralContainers")
-    names = [container["name"] for group in groups for container in spec.get(group) or ()]
-    if asked:
-        if asked not in names:
-            raise bad_request(f"container {asked} is not valid for pod {name}")
-        return asked
-    if len(main) == 1:
-        return str(main[0])
-    annotated = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
-    if annotated in names:
-        return str(annotated)
-    listed = " ".join(names)
-    raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from http import HTTPStatus
@@ -147,6 +148,28 @@ class HttpRequest:
 
     async def drained(self) -> None:
         await self._connection.drained()
+
+    def wait_for_reader(self) -> None:
+        """A client that takes nothing of this answer for a while is not cut off: a person may look at it."""
+        own = self.transport.get_extra_info("socket") if self.transport is not None else None
+        if own is not None:
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def become_a_tunnel(self) -> None:
+        """What follows in both directions is not HTTP. The connection ends with it."""
+        self.streams = True
+        self._closes = True
+        self.wait_for_reader()
+
+    async def received(self) -> bytes:
+        """What has come through a tunnel. Raises ConnectionResetError once the client is gone."""
+        buffer = self._connection.buffer
+        while not buffer:
+            await self._connection.more()
+        piece = bytes(buffer)
+        buffer.clear()
+        return piece
 
 
 class Connection(asyncio.BufferedProtocol):

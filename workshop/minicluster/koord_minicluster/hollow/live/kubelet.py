@@ -1,12 +1,10 @@
 """The kubelet port that all modelled nodes share: it serves their pods, and simulated logs.
 
 `/pods?node=NAME` returns the pods of one node, for callers with access to that node; without `node` it returns the pods
-of all nodes. Requests that need a process (exec, attach, port-forward) get status 501.
+of all nodes. Requests that need a process (exec, attach, port-forward) get status 501, with the reason.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 import msgspec
 from aiohttp import web
@@ -19,11 +17,10 @@ from koord.kube.informer import Informer
 from koord_minicluster.hollow.live.pods import NODE_INDEX
 from koord_minicluster.hollow.log_lines import PERIOD_S, LogSource
 from koord_minicluster.kubelet.log_query import LogQuery
+from koord_minicluster.kubelet.streams import CommandOptions
 
 
 class HollowKubelet:
-    why_no_exec: Final = "a hollow node runs no processes"
-
     def __init__(self, pods: Informer[Pod], *, seed: int, clock: Clock) -> None:
         self._pods, self._seed, self._clock = pods, seed, clock
 
@@ -34,6 +31,23 @@ class HollowKubelet:
         node = self.node_of(request)
         pods = self._pods.by_index(NODE_INDEX, node) if node else [p for p in self._pods.list() if p.spec.node_name]
         return [msgspec.Raw(msgspec.json.encode(PODS.manifest(pod))) for pod in pods]
+
+    async def exec(self, request: web.Request, options: CommandOptions) -> web.StreamResponse:
+        raise self._not_modelled(request, "it has no processes to run a command beside")
+
+    async def attach(self, request: web.Request, options: CommandOptions) -> web.StreamResponse:
+        raise self._not_modelled(request, "it has no process to attach to; kubectl logs shows a simulated log")
+
+    async def forward_ports(self, request: web.Request) -> web.StreamResponse:
+        raise self._not_modelled(request, "it has no process that listens on a port")
+
+    def _not_modelled(self, request: web.Request, why: str) -> web.HTTPException:
+        names = request.match_info
+        pod = self._pods.get(f"{names['namespace']}/{names['pod']}")
+        if pod is None:
+            return web.HTTPNotFound(text=f"pod {names['pod']!r} not found\n")
+        modelled = f"pod {names['pod']} is only modelled, by hollow node {pod.spec.node_name}: {why}"
+        return web.HTTPNotImplemented(text=f"{modelled}. Pods run for real with koord up --local-node\n")
 
     async def logs(self, request: web.Request, query: LogQuery) -> web.StreamResponse:
         names = request.match_info

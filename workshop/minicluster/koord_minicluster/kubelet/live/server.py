@@ -4,7 +4,8 @@
     /pods                                        nodes/pods, or nodes/proxy
     /configz                                     nodes/configz, or nodes/proxy
     /containerLogs/NAMESPACE/POD/CONTAINER       nodes/proxy
-    /exec /attach /portForward /run              nodes/proxy; answered 501, as no container runtime is here
+    /exec/NAMESPACE/POD/CONTAINER, /attach/...   nodes/proxy, create; a WebSocket or SPDY
+    /portForward/NAMESPACE/POD                   nodes/proxy, create; a WebSocket or SPDY
 
 A caller shows a bearer token or a client certificate, as with Kubernetes' own kubelet: the API server comes with its
 certificate, an agent or a scraper with a token. `ROUTES` is the one list of what is served and which right it takes;
@@ -30,6 +31,7 @@ from koord.kube.clock import Clock
 from koord.kube.listening import serving
 from koord_minicluster.kubelet.log_query import LogQuery, log_query
 from koord_minicluster.kubelet.node_status import HOST_IP
+from koord_minicluster.kubelet.streams import BadStreamRequest, CommandOptions, command_options
 
 OPEN: Final[tuple[str, ...]] = ()
 PROXY: Final = ("proxy",)
@@ -52,8 +54,11 @@ class Kubelet(Protocol):
 
     async def logs(self, request: web.Request, query: LogQuery) -> web.StreamResponse: ...
 
-    @property
-    def why_no_exec(self) -> str: ...
+    async def exec(self, request: web.Request, options: CommandOptions) -> web.StreamResponse: ...
+
+    async def attach(self, request: web.Request, options: CommandOptions) -> web.StreamResponse: ...
+
+    async def forward_ports(self, request: web.Request) -> web.StreamResponse: ...
 
 
 class KubeletServer:
@@ -69,8 +74,7 @@ class KubeletServer:
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
         for route in ROUTES:
-            path = route.path.replace("{rest}", "{rest:.*}")
-            app.router.add_route(route.method, path, _bound(route.handler, self))
+            app.router.add_route(route.method, route.path, _bound(route.handler, self))
         return app
 
     async def __aenter__(self) -> Self:
@@ -92,14 +96,19 @@ class KubeletServer:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         resource = request.match_info.route.resource
-        taken = _RIGHTS.get(resource.canonical if resource is not None else "", PROXY)
+        route = _BY_PATH.get(resource.canonical if resource is not None else "")
+        taken = route.rights if route is not None else PROXY
         if taken:
-            verb, node = VERBS.get(request.method, "get"), self.kubelet.node_of(request)
+            verb = route.verb if route is not None and route.verb else VERBS.get(request.method, "get")
+            node = self.kubelet.node_of(request)
             rights = [Right(verb, subresource=resource, node=node) for resource in taken]
             refused = await refusal(self._authorizer, request, *rights)
             if refused is not None:
                 return refused
-        return await handler(request)
+        try:
+            return await handler(request)
+        except BadStreamRequest as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
 
 
 async def _healthy(_server: KubeletServer, _request: web.Request) -> web.StreamResponse:
@@ -124,8 +133,16 @@ async def _logs(server: KubeletServer, request: web.Request) -> web.StreamRespon
     return await server.kubelet.logs(request, query)
 
 
-async def _not_here(server: KubeletServer, _request: web.Request) -> web.StreamResponse:
-    return web.Response(status=501, text=f"{server.kubelet.why_no_exec}\n")
+async def _exec(server: KubeletServer, request: web.Request) -> web.StreamResponse:
+    return await server.kubelet.exec(request, command_options(request.query))
+
+
+async def _attach(server: KubeletServer, request: web.Request) -> web.StreamResponse:
+    return await server.kubelet.attach(request, command_options(request.query))
+
+
+async def _forward(server: KubeletServer, request: web.Request) -> web.StreamResponse:
+    return await server.kubelet.forward_ports(request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +152,23 @@ class Route:
     rights: tuple[str, ...]
     "Subresources of nodes: the caller needs access to one of them. If empty, the route is open to all."
     handler: Handler
+    verb: str = ""
+    "The caller's right to it; if empty, the one that the method stands for."
 
 
+CONTAINER: Final = "{namespace}/{pod}/{container}"
 ROUTES: Final = (
     Route("GET", "/healthz", OPEN, _healthy),
     Route("GET", "/pods", ("pods", "proxy"), _pods),
     Route("GET", "/pods/", ("pods", "proxy"), _pods),
     Route("GET", "/configz", ("configz", "proxy"), _config),
-    Route("GET", "/containerLogs/{namespace}/{pod}/{container}", PROXY, _logs),
-    Route("*", "/exec/{rest}", PROXY, _not_here),
-    Route("*", "/attach/{rest}", PROXY, _not_here),
-    Route("*", "/portForward/{rest}", PROXY, _not_here),
-    Route("*", "/run/{rest}", PROXY, _not_here),
+    Route("GET", f"/containerLogs/{CONTAINER}", PROXY, _logs),
+    # A WebSocket begins with GET, and does as much as with POST.
+    *(Route(method, f"/exec/{CONTAINER}", PROXY, _exec, "create") for method in ("GET", "POST")),
+    *(Route(method, f"/attach/{CONTAINER}", PROXY, _attach, "create") for method in ("GET", "POST")),
+    *(Route(method, "/portForward/{namespace}/{pod}", PROXY, _forward, "create") for method in ("GET", "POST")),
 )
-_RIGHTS: Final = {route.path: route.rights for route in ROUTES}
+_BY_PATH: Final = {route.path: route for route in ROUTES}
 
 
 def _bound(handler: Handler, server: KubeletServer) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

@@ -3,6 +3,7 @@
     LOGS/NAMESPACE_NAME_UID/CONTAINER/RESTARTS.log       what is written at present
                                       RESTARTS.log.1     what was written before, up to .4 the oldest
                                       RESTARTS.run       the process that writes the log
+                                      RESTARTS.stdin     a pipe to it, if clients may attach
 
 A container holds its file open and appends, also while the node's own process is away. So a full file is copied and
 emptied rather than renamed. Of the runs that are over, the last one's logs are kept.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 MOST_BYTES: Final = 10 << 20
 MOST_FILES: Final = 5
 CHUNK: Final = 1 << 20
+FOLLOWED_CHUNK: Final = 64 << 10
 
 
 class PodLogs:
@@ -129,6 +131,35 @@ def tail(file: Path, lines: int | None) -> tuple[list[bytes], int]:
         if left <= 0:
             break
     return pieces[::-1], read
+
+
+async def follow(file: Path, offset: int, write: Callable[[bytes], Awaitable[None]]) -> int:
+    """Hands on what was written since `offset`; gives the new one."""
+    if size(file) < offset:
+        # What was there has gone to an older file.
+        offset = 0
+    while chunk := _read(file, offset):
+        await write(chunk)
+        offset += len(chunk)
+    return offset
+
+
+def size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _read(file: Path, offset: int) -> bytes:
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(fd, FOLLOWED_CHUNK, offset)
+    finally:
+        os.close(fd)
 
 
 def _remove(folder: Path) -> None:

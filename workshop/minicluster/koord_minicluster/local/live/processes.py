@@ -1,8 +1,8 @@
 """A container as a process: started in its cgroup, with its log, and ended gently.
 
 The child enters its cgroups before it becomes the command, so that no instruction of it runs outside. It leads a
-session of its own; what it starts is found by the cgroup, and goes with it. Of this process it inherits its log alone:
-a socket or pipe that it held open would outlive the node's own process.
+session of its own; what it starts is found by the cgroup, and goes with it. Of this process it inherits its console
+alone: a socket or pipe that it held open would outlive the node's own process.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
+from koord_minicluster.local.live import namespaces
 from koord_minicluster.local.live.adoption import Adopted
+from koord_minicluster.local.live.console import Console
 from koord_minicluster.local.live.tree import Tree
 
 log = logging.getLogger(__name__)
@@ -56,46 +57,54 @@ class Process:
             self.process.close()
 
 
-async def start(
-    tree: Tree,
-    directory: str,
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    *,
-    working_dir: str,
-    root: str,
-    log_file: Path,
-    user: int | None,
-    group: int | None,
-    oom_score: int,
-) -> Process:
-    """Raises StartError where the command cannot be run."""
-    doors = tree.doors(directory)
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """The cgroups, root and user of a container, which every command in it gets."""
 
-    def become() -> None:
-        enter(doors)
+    doors: Sequence[str]
+    "A process enters the container's cgroups through these files."
+    root: str
+    "Empty is the machine's own."
+    working_dir: str
+    user: int | None
+    group: int | None
+    oom_score: int
+
+    def enter(self, joined: Sequence[int] = ()) -> None:
+        """This process goes in, for good. `joined`: namespaces to enter, by open files."""
+        enter(self.doors)
         with suppress(OSError):
             # Only CAP_SYS_RESOURCE may lower it. A container that the kernel ends sooner is better than none.
-            _write("/proc/self/oom_score_adj", str(oom_score))
-        if root:
-            os.chroot(root)
-            os.chdir(working_dir or "/")
-        if group is not None:
+            _write("/proc/self/oom_score_adj", str(self.oom_score))
+        for namespace in joined:
+            namespaces.join(namespace)
+        if self.root:
+            os.chroot(self.root)
+        if self.root or self.working_dir:
+            os.chdir(self.working_dir or "/")
+        if self.group is not None:
             os.setgroups([])
-            os.setgid(group)
-        if user is not None:
-            os.setuid(user)
+            os.setgid(self.group)
+        if self.user is not None:
+            os.setuid(self.user)
+
+
+async def start(
+    directory: str, argv: Sequence[str], env: Mapping[str, str], confinement: Confinement, console: Console
+) -> Process:
+    """Raises StartError where the command cannot be run."""
+
+    def become() -> None:
+        console.become()
+        confinement.enter()
 
     try:
-        log_file.parent.mkdir(parents=True, exist_ok=True)
-        output = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-    except OSError as error:
-        raise StartError(f"its log {log_file} cannot be opened: {error.strerror}") from error
-    try:
-        cwd = None if root else (working_dir or None)
-        return Process(directory, await spawn(argv, env, become, output=output, cwd=cwd))
-    finally:
-        os.close(output)
+        process = await spawn(argv, env, become, stdin=console.child_in, output=console.child_out)
+    except BaseException:
+        console.close()
+        raise
+    console.hand_over()
+    return Process(directory, process)
 
 
 async def spawn(
@@ -103,8 +112,9 @@ async def spawn(
     env: Mapping[str, str],
     become: Callable[[], None],
     *,
+    stdin: int = asyncio.subprocess.DEVNULL,
     output: int = asyncio.subprocess.DEVNULL,
-    cwd: str | None = None,
+    errors: int | None = None,
 ) -> asyncio.subprocess.Process:
     """A child that runs `become` before it becomes the command. Raises StartError."""
     reader, tell = os.pipe()
@@ -112,6 +122,8 @@ async def spawn(
     def prepare() -> None:
         try:
             close_on_exec()
+            # Not left to the event loop: some do it only after this function, too late for a terminal.
+            os.setsid()
             become()
         except BaseException as error:
             # The parent only learns that something failed here, so the reason is sent through a pipe.
@@ -122,12 +134,10 @@ async def spawn(
         return await asyncio.create_subprocess_exec(
             *argv,
             env=dict(env),
-            cwd=cwd,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=stdin,
             stdout=output,
-            stderr=output,
+            stderr=output if errors is None else errors,
             preexec_fn=prepare,
-            start_new_session=True,
         )
     except (OSError, ValueError, subprocess.SubprocessError, RuntimeError) as error:
         os.set_blocking(reader, False)

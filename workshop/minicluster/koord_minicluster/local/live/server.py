@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
+from koord_minicluster.kubelet.live.streaming import serve_command, serve_forward
 from koord_minicluster.kubelet.log_query import LogQuery
 from koord_minicluster.kubelet.states import Running
+from koord_minicluster.kubelet.streams import CommandOptions
 from koord_minicluster.local.live import pod_logs
+from koord_minicluster.local.live.attaching import attach
+from koord_minicluster.local.live.commands import Inside, run_command
+from koord_minicluster.local.live.forwarding import forward
 from koord_minicluster.local.live.worker import Worker
 
 FOLLOW_S: Final = 0.2
-CHUNK: Final = 64 * 1024
 
 
 class LocalKubelet:
-    why_no_exec: Final = "pods of a local node are plain processes: use nsenter or a shell"
-
     def __init__(self, node: str, workers: Callable[[], dict[str, Worker]], pods: Callable[[], list[bytes]]) -> None:
         """`pods`: as the API has them, so that nothing of them is lost."""
         self._node, self._workers, self._pods = node, workers, pods
@@ -34,10 +34,7 @@ class LocalKubelet:
         return [msgspec.Raw(manifest) for manifest in self._pods()]
 
     async def logs(self, request: web.Request, query: LogQuery) -> web.StreamResponse:
-        names = request.match_info
-        worker = self._workers().get(f"{names['namespace']}/{names['pod']}")
-        if worker is None:
-            raise web.HTTPNotFound(text=f"pod {names['pod']!r} is not on this node\n")
+        names, worker = request.match_info, self._worker(request)
         own = worker.life.containers.get(names["container"])
         if own is None:
             raise web.HTTPNotFound(text=f"container {names['container']!r} is not in pod {names['pod']!r}\n")
@@ -54,17 +51,47 @@ class LocalKubelet:
             limit = None if limit is None else max(limit - len(piece), 0)
         while query.follow and _is_running(worker, names["container"], own.id):
             await asyncio.sleep(FOLLOW_S)
-            offset = await self._follow(response, file, offset)
+            offset = await pod_logs.follow(file, offset, response.write)
         return response
 
-    async def _follow(self, response: web.StreamResponse, file: Path, offset: int) -> int:
-        if _size(file) < offset:
-            # What was there has gone to an older file.
-            offset = 0
-        while chunk := _read(file, offset, CHUNK):
-            await response.write(chunk)
-            offset += len(chunk)
-        return offset
+    async def exec(self, request: web.Request, options: CommandOptions) -> web.StreamResponse:
+        argv, inside = request.query.getall("command", []), self._inside(request)
+        if not argv:
+            raise web.HTTPBadRequest(text="command: at least one word is needed\n")
+        return await serve_command(request, options, lambda streams: run_command(inside, argv, streams))
+
+    async def attach(self, request: web.Request, options: CommandOptions) -> web.StreamResponse:
+        worker, name = self._worker(request), request.match_info["container"]
+        console = worker.console(name)
+        if console is None:
+            raise _does_not_run(name)
+        own = worker.life.containers[name]
+        if options.tty and not console.is_terminal:
+            raise web.HTTPBadRequest(text=f"container {name!r} has no terminal: its spec does not have tty: true\n")
+        if options.stdin and console.own is None:
+            raise web.HTTPBadRequest(text=f"container {name!r} takes no input: its spec does not have stdin: true\n")
+        file = worker.log_file(name, own.restarts)
+        return await serve_command(
+            request, options, lambda streams: attach(console, file, lambda: _is_running(worker, name, own.id), streams)
+        )
+
+    async def forward_ports(self, request: web.Request) -> web.StreamResponse:
+        worker = self._worker(request)
+        return await serve_forward(request, lambda port, channel: forward(worker.pids(), port, channel))
+
+    def _worker(self, request: web.Request) -> Worker:
+        names = request.match_info
+        worker = self._workers().get(f"{names['namespace']}/{names['pod']}")
+        if worker is None:
+            raise web.HTTPNotFound(text=f"pod {names['pod']!r} is not on this node\n")
+        return worker
+
+    def _inside(self, request: web.Request) -> Inside:
+        name = request.match_info["container"]
+        inside = self._worker(request).inside(name)
+        if inside is None:
+            raise _does_not_run(name)
+        return inside
 
 
 def _is_running(worker: Worker, container: str, container_id: str) -> bool:
@@ -72,19 +99,5 @@ def _is_running(worker: Worker, container: str, container_id: str) -> bool:
     return isinstance(own.state, Running) and own.id == container_id
 
 
-def _read(file: Path, offset: int, size: int) -> bytes:
-    try:
-        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return b""
-    try:
-        return os.pread(fd, size, offset)
-    finally:
-        os.close(fd)
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:
-        return 0
+def _does_not_run(container: str) -> web.HTTPException:
+    return web.HTTPNotFound(text=f"container {container!r} does not run\n")

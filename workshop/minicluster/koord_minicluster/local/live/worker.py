@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,6 +59,8 @@ from koord_minicluster.local.life import (
     todo,
 )
 from koord_minicluster.local.live import adoption, probes, processes
+from koord_minicluster.local.live.commands import Inside
+from koord_minicluster.local.live.console import Console
 from koord_minicluster.local.live.gpu_inventory import GpuInventory, InventorySource
 from koord_minicluster.local.live.pod_logs import PodLogs
 from koord_minicluster.local.live.tree import DRIVER, Tree
@@ -101,6 +103,10 @@ class _Live:
     """A container that runs."""
 
     process: processes.Process
+    env: Mapping[str, str]
+    confinement: processes.Confinement
+    console: Console
+    recording: asyncio.Task[None] | None = None
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
 
@@ -166,6 +172,7 @@ class Worker:
             await asyncio.gather(*stops, return_exceptions=True)
             for run_container in live:
                 run_container.process.close()
+                run_container.console.close()
             await self._drop()
 
     async def _drop(self) -> None:
@@ -282,14 +289,46 @@ class Worker:
             status.name: status for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
         }
         self.life = self.life.put(name, adopted(self.life.containers[name], container, run, id_, statuses.get(name)))
-        self._follow(container, processes.Process(directory, adopted_process), adoption.environment_of(run.pid))
+        process = processes.Process(directory, adopted_process)
+        console = Console.of_adopted(container, self.log_file(name, run.restarts))
+        self._follow(container, process, adoption.environment_of(run.pid), console)
 
-    def _follow(self, container: RunnableContainer, process: processes.Process, env: Mapping[str, str]) -> None:
+    def _follow(
+        self, container: RunnableContainer, process: processes.Process, env: Mapping[str, str], console: Console
+    ) -> None:
         """Waits for the end of a container that runs, and asks its probes."""
-        live = self._running[container.name] = _Live(process)
+        confinement = self._confinement(container, process.directory)
+        live = self._running[container.name] = _Live(process, env, confinement, console)
         assert self._group is not None
+        if console.is_terminal:
+            log_file = self.log_file(container.name, self.life.containers[container.name].restarts)
+            live.recording = self._group.create_task(console.record(log_file))
         live.tasks.append(self._group.create_task(self._watch(container, live)))
-        self._watch_probes(container, live, env)
+        self._watch_probes(container, live)
+
+    def inside(self, container: str) -> Inside | None:
+        """The container for commands that join it, if it runs."""
+        live, group = self._running.get(container), self._group
+        if live is None or group is None:
+            return None
+
+        def keep(work: Coroutine[None, None, object]) -> None:
+            try:
+                group.create_task(work)
+            except RuntimeError:
+                # The pod is ending, and all its processes with it.
+                work.close()
+
+        return Inside(live.process.pid, live.env, live.confinement, keep)
+
+    def console(self, container: str) -> Console | None:
+        """What clients attach to, if the container runs."""
+        live = self._running.get(container)
+        return live.console if live is not None else None
+
+    def pids(self) -> list[int]:
+        """The processes of all containers."""
+        return [pid for live in self._running.values() for pid in self._node.tree.processes(live.process.directory)]
 
     async def _start(self, container: RunnableContainer) -> None:
         name, own = container.name, self.life.containers[container.name]
@@ -301,7 +340,8 @@ class Worker:
             env = environment(self._pod, container, around) | gpu_environment(devices, self._seen())
             argv = command_line(container, env)
             hidden = hidden_nodes(devices, self._seen())
-            process = await self._spawn(container, id_, argv, env, hidden, restarts)
+            console = Console.make(container, self._node.logs.begin(self._pod, name, restarts))
+            process = await self._spawn(container, id_, argv, env, hidden, console)
         except (ConfigError, ApiError) as error:
             self._cannot_start(container, "CreateContainerConfigError", str(error))
             return
@@ -314,7 +354,7 @@ class Worker:
             adoption.keep(self._node.logs.folder(self._pod, name), Run(restarts, named, now_s, own.backoff_s))
         self.life = self.life.put(name, started(own, container, id_, now_s))
         self._node.tell(self._pod, "Normal", "Started", f"Started container {name}")
-        self._follow(container, process, env)
+        self._follow(container, process, env, console)
 
     def _cannot_start(self, container: RunnableContainer, reason: str, message: str) -> None:
         own = self.life.containers[container.name]
@@ -328,7 +368,7 @@ class Worker:
         argv: list[str],
         env: Mapping[str, str],
         hidden: Sequence[str],
-        restarts: int,
+        console: Console,
     ) -> processes.Process:
         tree, pod = self._node.tree, self._seen()
         directory = tree.directory(container_dir(pod.directory, container_id, DRIVER))
@@ -336,22 +376,21 @@ class Worker:
         for knob, where, value in container_settings(seen, directory, self._node.cpu_milli):
             tree.set(knob, where, value)
         tree.hide(directory, hidden)
+        return await processes.start(directory, argv, env, self._confinement(container, directory), console)
+
+    def _confinement(self, container: RunnableContainer, directory: str) -> processes.Confinement:
         security, of_pod = container.security_context, self._pod.spec.security_context
         user = security.run_as_user if security and security.run_as_user is not None else None
         user = of_pod.run_as_user if user is None and of_pod else user
         group = security.run_as_group if security and security.run_as_group is not None else None
         group = of_pod.run_as_group if group is None and of_pod else group
-        return await processes.start(
-            tree,
-            directory,
-            argv,
-            env,
-            working_dir=container.working_dir,
+        return processes.Confinement(
+            doors=self._node.tree.doors(directory),
             root=_root(container),
-            log_file=self._node.logs.begin(self._pod, container.name, restarts),
+            working_dir=container.working_dir,
             user=user,
             group=group,
-            oom_score=oom_score(pod, seen, self._node.memory_bytes),
+            oom_score=oom_score(self._seen(), _as_seen(container), self._node.memory_bytes),
         )
 
     def log_file(self, container: str, restarts: int) -> Path:
@@ -361,6 +400,10 @@ class Worker:
         code = await live.process.wait()
         # What the command left behind in its cgroup goes with it.
         await processes.stop(self._node.tree, live.process, 0)
+        if live.recording is not None and live.console.own is not None:
+            live.console.own.end_when_empty()
+            await live.recording
+        live.console.close()
         for task in live.tasks:
             if task is not asyncio.current_task():
                 task.cancel()
@@ -381,16 +424,12 @@ class Worker:
                 return any(line.split()[0] == "oom_kill" and line.split()[1] != "0" for line in text.splitlines())
         return False
 
-    def _watch_probes(self, container: RunnableContainer, live: _Live, env: Mapping[str, str]) -> None:
-        doors = self._node.tree.doors(live.process.directory)
-
-        def enter() -> None:
-            processes.enter(doors)
-
+    def _watch_probes(self, container: RunnableContainer, live: _Live) -> None:
         def watch(probe: Probe | None, on_change: Callable[[bool], None]) -> None:
             if probe is not None:
                 assert self._group is not None
-                watched = probes.watch(probe, container, env, enter, on_change, self._answered)
+                enter = live.confinement.enter
+                watched = probes.watch(probe, container, live.env, enter, on_change, self._answered)
                 live.tasks.append(self._group.create_task(watched))
 
         def begin(is_ok: bool = True) -> None:
