@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from tests.crowd import crowd
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
+SOON_S = 15.0
+"""What a user waits for."""
 OPTIONS = (
     "--headless=new",
     "--no-sandbox",
@@ -49,6 +52,10 @@ LOOKS = """wide => {
   return {wide: document.documentElement.scrollWidth, cut, overlapping,
     smallest: Math.min(...heights), drawn, title: document.title};
 }"""
+
+
+class Failed(AssertionError):
+    """An expression that raised."""
 
 
 @dataclass
@@ -88,8 +95,50 @@ class Page:
 
     async def evaluate(self, expression: str) -> Any:
         found = await self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found
+        if "exceptionDetails" in found:
+            raise Failed(str(found))
         return found["result"].get("value")
+
+    # What a user does.
+
+    async def go(self, url: str) -> None:
+        """Opens an address; the page is loaded when this returns."""
+        await self.ask("Page.navigate", url=url)
+        await self.until("document.readyState == 'complete'")
+
+    async def until(self, expression: str, within_s: float = SOON_S) -> None:
+        """Waits until an expression is true."""
+        await eventually(lambda: self.evaluate(f"Boolean({expression})"), within_s, what=expression, retry_on=Failed)
+
+    async def click(self, selector: str, text: str = "") -> None:
+        """Clicks the first visible element that matches, and has the text in it."""
+        find = f"""[...document.querySelectorAll({json.dumps(selector)})].find(each =>
+          each.textContent.includes({json.dumps(text)}) && each.getClientRects().length)"""
+        await self.until(f"!!({find})")
+        x, y = await self.evaluate(
+            f"(() => {{ const found = {find}; found.scrollIntoView({{block: 'center'}});"
+            " const box = found.getBoundingClientRect();"
+            " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+        )
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            await self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    async def press(self, key: str) -> None:
+        """A key, as `Enter` or `j`."""
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        code = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowRight": 39, "ArrowDown": 40}.get(key, 0)
+        pressed = {"key": key, "windowsVirtualKeyCode": code}
+        await self.ask("Input.dispatchKeyEvent", type="keyDown", text=text, **pressed)
+        await self.ask("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    async def write(self, text: str) -> None:
+        """Text into what has the focus."""
+        await self.ask("Input.insertText", text=text)
+
+    async def text(self) -> str:
+        """What the page says."""
+        said: str = await self.evaluate("document.body.innerText")
+        return said
 
     async def look(self, width: int, picture: Path | None = None) -> dict[str, Any]:
         """The page in a window of this width. `picture`: where a screenshot goes."""
@@ -110,7 +159,7 @@ class Page:
 
 
 @asynccontextmanager
-async def opened(page: Path, folder: Path) -> AsyncIterator[Page]:
+async def opened(page: Path | str, folder: Path) -> AsyncIterator[Page]:
     """`folder`: where the browser keeps what it keeps."""
     where = (f"--user-data-dir={folder / 'profile'}", "about:blank")
     process = await asyncio.create_subprocess_exec("chromium", *OPTIONS, *where, stdout=DEVNULL, stderr=DEVNULL)
@@ -128,7 +177,7 @@ async def opened(page: Path, folder: Path) -> AsyncIterator[Page]:
                 found = Page(socket)
                 for domain in ("Network", "Log", "Runtime", "Page"):
                     await found.ask(f"{domain}.enable")
-                await found.ask("Page.navigate", url=page.as_uri())
+                await found.ask("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
                 loaded = "new Promise(done => document.readyState == 'complete' ? done() : onload = done)"
                 await found.evaluate(loaded)
                 yield found

@@ -63,6 +63,10 @@ def missing_prometheus() -> str | None:
     return "apt-get install prometheus" if absent else None
 
 
+def missing_npm() -> str | None:
+    return None if shutil.which("npm") else "install Node.js with npm"
+
+
 def missing_helm() -> str | None:
     return None if find_binary("helm") else "go install helm.sh/helm/v3/cmd/helm@latest, and put it on PATH"
 
@@ -95,5 +99,6 @@ GROUPS: dict[str, Callable[[], str | None]] = {
     "yarn": missing_yarn,
     "runtime": missing_runtime,
     "helm": missing_helm,
+    "npm": missing_npm,
     "prometheus": missing_prometheus,
 }
