@@ -38,6 +38,19 @@ profiles, plugins, arguments and backoffs takes effect within seconds, and one t
     help="No other scheduler is there: pods that name none are scheduled by the first profile, unless one is theirs.",
 )
 @click.option(
+    "--shard",
+    metavar="K/N",
+    help="Several schedulers share the cluster: this one has the nodes of the K-th of N shards, and the pods that are"
+    " in it. A pod without a place there goes to the next shard.",
+)
+@click.option(
+    "--shard-label",
+    default="",
+    metavar="LABEL",
+    help="With --shard: the label of nodes that names their pool. A pool is in one shard. Without it, each node is a"
+    " pool.",
+)
+@click.option(
     "--enable-workload-auditor",
     "audit",
     is_flag=True,
@@ -51,6 +64,8 @@ def scheduler(
     leader_elect: bool | None,
     namespace: str | None,
     alone: bool,
+    shard: str | None,
+    shard_label: str,
     audit: bool,
     feature_gates: str,
     plugins: tuple[str, ...],
@@ -66,6 +81,7 @@ def scheduler(
     from koord.scheduler.auditor import AuditLimits
     from koord.scheduler.live.diagnosis import Inspection
     from koord.scheduler.own_plugins import load
+    from koord.scheduler.shards import parse
 
     def read() -> SchedulerConfiguration:
         read_config = SHIPPED
@@ -76,6 +92,9 @@ def scheduler(
     configuration = read()
     gates = parse_gates(SchedulerGate, feature_gates)
     own = tuple(load(plugin_path) for plugin_path in plugins)
+    if shard_label and not shard:
+        raise click.UsageError("--shard-label needs --shard K/N")
+    own_shard = parse(shard, shard_label) if shard else None
     inspection = Inspection()
     settings = SettingsPaths(inspection.handle)
     settings.in_force(configuration)
@@ -89,6 +108,7 @@ def scheduler(
         options = SchedulerOptions(
             elect=elect,
             alone=alone,
+            shard=own_shard,
             reload=read if config is not None else None,
             plugins=own,
             gates=gates,

@@ -7,6 +7,7 @@
 | `framework` | classes of pods, plugins' judges, the engine that decides |
 | `plugins`, `registry`, `own_plugins` | one policy a file; the list of them; plugins of users |
 | `profiles` | plugins and their order for each scheduler name, from the configuration |
+| `shards` | parts of a cluster that several schedulers share |
 | `explain`, `message`, `suggestion`, `claims` | why a pod is where it is, or pending, as data and as text |
 | `smallest`, `job_changes` | the smallest change that makes a pod or a job schedulable |
 | `diagnosis`, `auditor` | answers of a running scheduler about its decisions; alerts about slow scheduling |

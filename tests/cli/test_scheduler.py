@@ -55,6 +55,17 @@ def test_a_configuration_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
     assert "none.yaml" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(("--shard", "3/2"), "K from 1 to N"), (("--shard-label", "pool"), "--shard-label needs --shard K/N")],
+)
+def test_a_shard_that_is_none_is_bad_usage(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    done = koord("scheduler", *options, "--kubeconfig", str(tmp_path / "none"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_its_help_says_whose_pods_it_schedules() -> None:
     done = koord("scheduler", "--help")
     assert done.returncode == 0

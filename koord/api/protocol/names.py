@@ -121,6 +121,10 @@ descheduler last moved pods of an owner away: `{"owner/UID": ...}`."""
 OWN_ANNOTATION_KEPT_FOR_RESERVATIONS: Final = AnnotationKey("scheduling.koord.sh/kept-for-reservations")
 """Which annotations for autoscalers the scheduler wrote on a node, since Reservations have room there."""
 
+# What koord adds to the protocol. Pods; S > S.
+OWN_ANNOTATION_SHARDS: Final = AnnotationKey("scheduling.koord.sh/shards")
+"""Where several schedulers share a cluster: the shards that have had the pod, the present one last: `2,3`."""
+
 # What koord adds to the protocol. The descheduler's lease; D > the command line.
 OWN_ANNOTATION_SETTINGS_IN_FORCE: Final = AnnotationKey("scheduling.koord.sh/settings-in-force")
 """The configuration that the holder of the lease uses, as JSON: `{"holder": ..., "configuration": {...}}`."""

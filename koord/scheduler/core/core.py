@@ -29,6 +29,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.writes import Tell, Write
 from koord.scheduler.profiles import Profiles
+from koord.scheduler.shards import Shard
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.stand_ins import is_stand_in
 
@@ -63,10 +64,10 @@ class _Flight:
 class Core:
     """One state, one queue, an engine for each profile.
 
-    `alone`: there is no other scheduler, so this one takes the pods that name none. `hints`: say what would make pods
-    schedulable that fit nowhere; `scores`: how nodes scored. `most_tries`: how often an entity is tried. `wake` is
-    called when there may be something to decide, `queued` when an entity moves into a part of the queue. `shield` gets
-    the failures of single objects; without one, they are raised.
+    `shard`: the part of the cluster that is its own. `alone`: there is no other scheduler, so this one takes the pods
+    that name none. `hints`: say what would make pods schedulable that fit nowhere; `scores`: how nodes scored.
+    `most_tries`: how often an entity is tried. `wake` is called when there may be something to decide, `queued` when an
+    entity moves into a part of the queue. `shield` gets the failures of single objects; without one, they are raised.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Core:
         *,
         seed: int = 0,
         alone: bool = False,
+        shard: Shard | None = None,
         now: Moment = START,
         observer: Observer | None = None,
         hints: bool = True,
@@ -91,7 +93,9 @@ class Core:
         self.engines = {name: Engine(self.cluster, profile) for name, profile in profiles.profiles.items()}
         self.queue: Queue = profiles.queue(self.cluster)
         self.queue.moved = queued
-        self.feed = Feed(self.cluster, self.queue, self.engines, profiles.plugins(), alone=alone, wake=wake)
+        self.feed = Feed(
+            self.cluster, self.queue, self.engines, profiles.plugins(), alone=alone, shard=shard, wake=wake
+        )
         for plugin in profiles.plugins():
             if plugin.stand_ins is not None:
                 plugin.stand_ins.use_engines(self.feed.engine_of)
@@ -125,6 +129,10 @@ class Core:
     def removed(self, kind: Kind[Any], old: Any) -> None:
         """An object is gone."""
         self.feed.hear(kind, None, old)
+
+    def hand_over(self, ask: Ask) -> None:
+        """Another scheduler decides about a pod from now on."""
+        self.feed.hand_over(ask.key)
 
     def decide(self) -> Decision | None:
         """The next decision; None if no entity is ready."""

@@ -31,6 +31,7 @@ from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Plugin, Taking
 from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.profiles import profile_for
+from koord.scheduler.shards import Shard
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.state.pods import PodRecord
@@ -72,6 +73,7 @@ class Feed:
         plugins: Iterable[Plugin],
         *,
         alone: bool = False,
+        shard: Shard | None = None,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
         self.cluster, self.queue, self.engines = cluster, queue, engines
@@ -80,7 +82,7 @@ class Feed:
         self.patience = Patience()
         self.lost: list[str] = []
         "Keys of pods that this scheduler placed and that lost their place since this list was last read."
-        self._alone, self._wake = alone, wake
+        self._alone, self._shard, self._wake = alone, shard, wake
         self._taking: dict[Kind[Any], list[Taking]] = {}
         self._standing: dict[Kind[Any], Callable[[Any], Pod]] = {}
         "Kinds whose objects are placed like pods, and what stands for one."
@@ -199,6 +201,8 @@ class Feed:
         """Whether a pod waits for a place, and for one from us."""
         if pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.is_finished:
             return False
+        if self._shard is not None and not self._shard.has_pod(pod):
+            return False
         engine = self.engine_of(pod)
         return engine is not None and (engine.binds_stand_ins or not is_stand_in(pod.metadata.name))
 
@@ -230,6 +234,10 @@ class Feed:
         self._gone(old.metadata.key)
 
     def put_node(self, new: Node, old: Node | None) -> None:
+        if self._shard is not None and not self._shard.has_node(new):
+            # Its pods count as those of nodes that are not known: in quotas, and nowhere else.
+            self.remove_node(new)
+            return
         name = new.metadata.name
         row = self.cluster.table.row_of.get(name)
         if row is None:
@@ -336,6 +344,10 @@ class Feed:
                     is_anybody = True
                     self.queue.help(dict.fromkeys(map(self._entity, pods)), self.now.steady_s, EASED)
         return is_anybody
+
+    def hand_over(self, key: str) -> None:
+        """Another scheduler decides about a pod from now on, until an object says otherwise."""
+        self._gone(key)
 
     def is_queued(self, key: str) -> bool:
         """Whether a pod waits, alone or with its job."""

@@ -19,6 +19,7 @@ from koord.scheduler.core.decision import Bind, Broken, Decision, LetGo, Nowhere
 from koord.scheduler.framework.writes import Tell
 from koord.scheduler.live.auditing import Auditing
 from koord.scheduler.live.binding import Bindings
+from koord.scheduler.live.handing_over import HandingOver
 from koord.scheduler.live.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from koord.scheduler.live.monitor import Monitor
 from koord.scheduler.live.noticing import UnderNotice
@@ -26,6 +27,7 @@ from koord.scheduler.live.preempting import Preempting
 from koord.scheduler.live.sources import moment
 from koord.scheduler.live.telling import Telling
 from koord.scheduler.live.writing import Writing
+from koord.scheduler.shards import Shard
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class Loop:
         pod_of: Callable[[str], Pod | None],
         audit: Auditing | None = None,
         under: UnderNotice | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self._client, self._core, self._clock = client, core, clock
         self._telling, self._metrics, self._ready, self._audit = telling, metrics, ready, audit
@@ -71,6 +74,7 @@ class Loop:
         self._preempting = Preempting(
             client, core, clock, telling, pod_of=pod_of, wake=ready.set, done=metrics.made_room, under=under
         )
+        self._handing_over = HandingOver(client, core, shard, clock, pod_of) if shard is not None else None
         self._began_s: dict[str, float] = {}
         self._waits_since_s: dict[str, float] = {}
         "By key of entity, since when it waits for others."
@@ -110,6 +114,8 @@ class Loop:
             self._carry_out(decision, self._clock.monotonic())
         await (self.bindings.finish() if grace else self.bindings.finish(None))
         await self._preempting.finish()
+        if self._handing_over is not None:
+            await self._handing_over.finish()
         self._writing.stop()
 
     async def _decide(self) -> None:
@@ -148,6 +154,8 @@ class Loop:
                 self._permitted(decision.attempt.entity.key, decision.profile, "Unschedulable")
                 self._telling.let_go(decision)
                 self._attempted(ERROR, decision.profile, began_s)
+            case Nowhere() if self._handing_over is not None and self._handing_over.start(decision):
+                self._attempted(UNSCHEDULABLE, decision.profile, began_s)
             case Nowhere():
                 if self._audit is not None:
                     self._audit.decided(decision)

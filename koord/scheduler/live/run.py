@@ -16,6 +16,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from koord.api.configuration.features import SchedulerGate
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.configuration.threshold_order import load_limits, of_nodes
@@ -48,6 +50,7 @@ from koord.scheduler.live.sources import OPTIONAL, Sources, moment, together
 from koord.scheduler.live.telling import Telling
 from koord.scheduler.own_plugins import OwnPlugin
 from koord.scheduler.profiles import profiles_of
+from koord.scheduler.shards import Shard
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +71,8 @@ class SchedulerOptions:
     "Work only while holding the lease that the configuration names."
     alone: bool = False
     "No other scheduler runs: pods that name none are scheduled by this one."
+    shard: Shard | None = None
+    "Its part of a cluster that several schedulers share."
     reload: Callable[[], SchedulerConfiguration] | None = None
     "Reads the configuration again; None: it is never reloaded."
     plugins: tuple[OwnPlugin, ...] = ()
@@ -158,6 +163,9 @@ class Runner:
 
     async def _schedule(self) -> None:
         wanted, elect = self._config.leader_election, self._options.elect
+        if (shard := self._options.shard) is not None:
+            # Each shard has a leader of its own.
+            wanted = replace(wanted, resource_name=f"{wanted.resource_name}-{shard}")
         await run_elected(self._client, self._lead, wanted, elect=elect, metrics=self._metrics.metrics)
 
     async def _lead(self, client: Client, identity: str) -> None:
@@ -194,6 +202,7 @@ class Runner:
                         self._sources.pods.get,
                         audit,
                         self._under,
+                        self._options.shard,
                     )
                     await self._loop.run()
                     self._take_over(self._config)
@@ -204,6 +213,9 @@ class Runner:
     def _scheduler_names(self) -> list[str]:
         """The names that pods may give to be scheduled here."""
         names = [profile.scheduler_name for profile in self._config.profiles]
+        if (shard := self._options.shard) is not None and shard.number > 1:
+            # The first shard announces the names that pods give.
+            return [f"{name}-{shard}" for name in names]
         return [*names, SCHEDULER_DEFAULT] if self._options.alone and SCHEDULER_DEFAULT not in names else names
 
     async def _keep_up(self, read: Callable[[], SchedulerConfiguration]) -> None:
@@ -257,6 +269,7 @@ class Runner:
             profiles,
             seed=self._options.seed,
             alone=self._options.alone,
+            shard=self._options.shard,
             now=moment(self._clock),
             observer=Onlooker(
                 self._clock, self._metrics.spent, self._options.inspection, self._metrics.looked_for_victims

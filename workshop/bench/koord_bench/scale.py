@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from koord_bench import shards
 from koord_bench.children import figures_of
 from koord_bench.harness import Figures, Progress, Report, Result, Size, silent
 
@@ -95,11 +96,15 @@ FULL: Final = Size(
     engine=(Point(5_000, 50_000), Point(20_000, 50_000), Point(20_000, 200_000), Point(100_000, 1_000_000)),
     restart=(Point(5_000, 50_000), Point(20_000, 50_000), Point(20_000, 200_000)),
     rounds=(Point(2_500, 75_000), Point(5_000, 75_000), Point(5_000, 150_000), Point(20_000, 600_000)),
+    shard_nodes=5_000,
+    shard_pods=5_000,
 )
 QUICK: Final = Size(
     engine=(Point(200, 2_000), Point(400, 2_000), Point(400, 4_000)),
     restart=(Point(200, 2_000), Point(400, 2_000), Point(400, 4_000)),
     rounds=(Point(100, 1_000), Point(200, 1_000), Point(200, 2_000)),
+    shard_nodes=60,
+    shard_pods=120,
 )
 
 
@@ -107,6 +112,7 @@ def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
     report, size = Report(BENCH, quick, progress), QUICK if quick else FULL
     for component in COMPONENTS:
         add_rows(report, component, getattr(size, component.sizes))
+    shards.add_rows(report, size)
     return report.rows
 
 
