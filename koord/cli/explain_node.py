@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.api.text.counted import counted
 from koord.cli import structured
 from koord.cli.inputs import read_manifests, say_of
 from koord.cli.progress import Progress
@@ -205,10 +206,12 @@ def bytes_said(figure: int) -> str:
 
 
 def _pods(pods: tuple[PodExplanation, ...]) -> str:
-    counted = [pod for pod in pods if pod.counted_cpu or pod.counted_memory or pod.why != "runs on what is lent"]
-    lent_to = len(pods) - len(counted)
+    from koord.manager.node_resource.explain import BELOW_PROD, LENT_TO
+
+    listed = [pod for pod in pods if pod.why not in (LENT_TO, BELOW_PROD)]
+    lent_to, below_prod = (sum(pod.why == why for pod in pods) for why in (LENT_TO, BELOW_PROD))
     rows = [("POD", "CLASS", "QOS", "REQUESTED", "USED", "COUNTED", "WHY")]
-    for pod in counted[:MOST_PODS]:
+    for pod in listed[:MOST_PODS]:
         used = (
             "not measured" if pod.used_cpu is None else f"{pod.used_cpu / 1000:g} / {bytes_said(pod.used_memory or 0)}"
         )
@@ -223,10 +226,12 @@ def _pods(pods: tuple[PodExplanation, ...]) -> str:
                 pod.why,
             )
         )
-    more = f"\n  and {len(counted) - MOST_PODS} more (all of them with -o json)" if len(counted) > MOST_PODS else ""
-    below = f"; {lent_to} more run on what is lent" if lent_to else ""
+    more = f"\n  and {len(listed) - MOST_PODS} more (all of them with -o json)" if len(listed) > MOST_PODS else ""
+    left_out = [f"{counted(lent_to, 'pod')} on what is lent"] if lent_to else []
+    left_out += [f"{counted(below_prod, 'batch or free pod')} without a request for it"] if below_prod else []
+    below = f"; not counted: {', '.join(left_out)}" if left_out else ""
     title = f"{heading('PODS')}   cores and memory that count against batch{below}"
-    return f"{title}\n{_indented(table(rows))}{more}" if counted else f"{title}\n  none"
+    return f"{title}\n{_indented(table(rows))}{more}" if listed else f"{title}\n  none"
 
 
 def _zones(explanation: NodeExplanation) -> str:

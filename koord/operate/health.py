@@ -266,7 +266,9 @@ class _PodFault:
 
 
 _POD_FAULTS: Final = (
-    _PodFault("unschedulable", "pods of services that fit on no node", "koord explain -n {namespace} {name}"),
+    _PodFault(
+        "unschedulable", "pods that should run all the time and fit on no node", "koord explain -n {namespace} {name}"
+    ),
     _PodFault("crashing", "pods that keep failing", "kubectl -n {namespace} logs --previous {name}"),
     _PodFault(
         "astray",

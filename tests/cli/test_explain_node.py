@@ -79,12 +79,30 @@ def test_the_text_has_every_number_that_was_used(folder: Path, capsys: pytest.Ca
 
 def test_the_json_is_complete(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "node/n1", "-f", str(folder), "--now", NOW, "-o", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    found = {each["resource"]: each for each in told["resources"]}
-    assert found["kubernetes.io/batch-cpu"]["recomputed"] == 26700
-    assert found["kubernetes.io/batch-cpu"]["published"] == 26000
-    assert found["kubernetes.io/batch-memory"]["recomputed"] == 137868450202
-    assert told["pods"][0]["pod"] == "shop/web"
+    explanation = json.loads(capsys.readouterr().out)
+    resources = {resource["resource"]: resource for resource in explanation["resources"]}
+    assert resources["kubernetes.io/batch-cpu"]["recomputed"] == 26700
+    assert resources["kubernetes.io/batch-cpu"]["published"] == 26000
+    assert resources["kubernetes.io/batch-memory"]["recomputed"] == 137868450202
+    assert explanation["pods"][0]["pod"] == "shop/web"
+
+
+@pytest.mark.parametrize(
+    ("requests", "remark"),
+    [
+        ({}, "not counted: 1 batch or free pod without a request for it"),
+        ({"kubernetes.io/batch-cpu": "1000"}, "not counted: 1 pod on what is lent"),
+    ],
+)
+def test_pods_that_do_not_count_are_counted_by_what_they_request(
+    folder: Path, capsys: pytest.CaptureFixture[str], requests: dict[str, str], remark: str
+) -> None:
+    pod = json.loads((folder / "Pod.json").read_text())
+    job = {"metadata": {"name": "job", "namespace": "shop"}, "status": pod["status"]}
+    spec = {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": requests}}]}
+    (folder / "Job.json").write_text(json.dumps({**pod, **job, "spec": spec}))
+    assert run(["explain", "node/n1", "-f", str(folder), "--now", NOW]) == 0
+    assert remark in capsys.readouterr().out
 
 
 def test_stale_is_the_first_thing_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,7 +111,7 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
         Times(2, "batch work, core-hours"),
     ),
     "when-something-is-wrong.md": (
-        "wrong: pods of services that fit on no node: default/giant",
+        "wrong: pods that should run all the time and fit on no node: default/giant",
         "fix: koord explain -n default giant",
         "a request of 32 cpu instead of 500",
         Times(2, "all is well"),

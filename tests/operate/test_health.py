@@ -132,7 +132,7 @@ class Case:
         Case({"nodes": Nodes(3, 2, ("n3",))}, "nodes that are not ready, of 3: n3", "kubectl describe node n3"),
         Case(
             {"pods": Pods(unschedulable=("shop/web",))},
-            "pods of services that fit on no node: shop/web",
+            "pods that should run all the time and fit on no node: shop/web",
             "koord explain -n shop web",
         ),
         Case(

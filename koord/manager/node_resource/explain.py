@@ -50,6 +50,8 @@ _SETTINGS: Final = (
     "update_time_threshold_seconds",
 )
 LENT_TO: Final = "runs on what is lent"
+BELOW_PROD: Final = "batch or free, and requests nothing that is lent"
+"""A pod without requests, for example: it counts as batch, and gets what all others leave."""
 _ALWAYS: Final = frozenset((*BATCH, *MID))
 
 
@@ -270,7 +272,10 @@ def _pod(
         why = "has ended"
     elif not row.above_batch:
         use = _learned_use(row, lending, strategy)
-        cpu, why = (0, LENT_TO) if use is None else (use, f"runs on what is lent; asked for {row.batch_cpu_milli}")
+        if use is not None:
+            cpu, why = use, f"{LENT_TO}; asked for {row.batch_cpu_milli}"
+        else:
+            why = LENT_TO if row.batch_cpu_milli or row.batch_memory_bytes else BELOW_PROD
     else:
         cpu = chosen(strategy, "cpu").count(row, usage).cpu_milli
         memory = chosen(strategy, "memory").count(row, usage).memory_bytes
