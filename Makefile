@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKSHOP := $(wildcard workshop/*/pyproject.toml)
 ARGS ?=
 
-.PHONY: run test lint types layers compiled tests explore test-guest test-cluster coverage bench console dist image clean help
+.PHONY: run test lint types layers compiled tests explore test-guest test-cluster coverage bench console docs dist image clean help
 
 help:
 	@echo "make run            koord at work on this machine (ARGS='--report out.html'; LOCAL=1, as root: this machine is a node, too)"
@@ -17,6 +17,7 @@ help:
 	@echo "make coverage       the tests again, slower, and which lines they did not run"
 	@echo "make bench          the benchmarks (ARGS=informer)"
 	@echo "make console        the console's pages from their sources in console/; needs npm"
+	@echo "make docs           the pages as a site with search, in build/docs: open build/docs/index.html"
 	@echo "make dist           wheel, source distribution, wheels of what it needs, and SBOM, in dist/"
 	@echo "make image          a container image, from Debian's packages and dist/; needs root, buildah and mmdebstrap"
 	@echo "make clean          remove what was set up"
@@ -95,6 +96,9 @@ console: .venv/.dev
 	$(BIN)/python -m tools.console_types
 	cd console && npm ci --silent && npm run build
 
+docs: .venv/.dev
+	$(BIN)/python -m tools.site build/docs
+
 # What the lock file names, for the Python of the image: wheels only, each with the digest that the lock file has.
 PLATFORMS = --platform manylinux_2_28_$(1) --platform manylinux_2_17_$(1) --platform manylinux2014_$(1)
 dist: .venv/.dev
@@ -113,4 +117,4 @@ image: dist
 	tools/image.sh
 
 clean:
-	rm -rf dist .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf build dist .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
