@@ -19,7 +19,7 @@ from koord.scheduler.plugins.quota.promised_amounts import held_for
 from koord.scheduler.plugins.quota.quotas import Quotas, is_fixed
 from koord.scheduler.plugins.quota.refused_pods import RefusedPods
 from koord.scheduler.plugins.quota.revoke import pods_of
-from koord.scheduler.plugins.quota.rooms_of_quota import rooms_for
+from koord.scheduler.plugins.quota.rooms_of_quota import newly_open, rooms_for
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
 
@@ -103,4 +103,7 @@ class QuotaRefusals(Refusals):
         if not self._is_first or not self._refused:
             return ()
         self._refused.look_at_promises()
-        return self._refused.eased(idle=idle, has_room=lambda ask: bool(rooms_for(self._quotas, ask, self._cluster)))
+        opened = newly_open(self._quotas, self._cluster)
+        return self._refused.eased(
+            opened, idle=idle, has_room=lambda ask: bool(rooms_for(self._quotas, ask, self._cluster))
+        )

@@ -147,11 +147,12 @@ class RefusedPods(Index):
                 closed.begin_anew()
                 closed.looked = -1
 
-    def eased(self, *, idle: bool, has_room: Callable[[Ask], bool]) -> list[str]:
-        """Keys of pods that may be admitted; a few quotas are checked, or all of them. `idle`: no pod is ready.
-        `has_room`: whether a pod may take what its quota holds by a reservation."""
+    def eased(self, opened: set[str], *, idle: bool, has_room: Callable[[Ask], bool]) -> list[str]:
+        """Keys of pods that may be admitted; a few quotas are checked, or all of them. `opened`: quotas with a
+        reservation that its owners may use now. `idle`: no pod is ready. `has_room`: whether a pod may take what its
+        quota holds by a reservation."""
         let_go = self._moved()
-        closed, now, grown = self._closed, self._quotas.changes, self._quotas.with_more_reserved()
+        closed, now, grown = self._closed, self._quotas.changes, opened | self._quotas.with_more_reserved()
         for _ in range(len(closed) if idle else min(LOOKS, len(closed))):
             name, first = next(iter(closed.items()))
             if first.looked == now:

@@ -53,6 +53,17 @@ def rooms_reserved(quotas: Quotas, rooms: Rooms, ask: Ask, quota: Quota) -> tupl
     return tuple(sorted(reserved))
 
 
+def newly_open(quotas: Quotas, cluster: Cluster) -> set[str]:
+    """Quotas with a reservation that its owners may use since this was asked last."""
+    rooms = cluster.noting.get(Rooms.name)
+    if not isinstance(rooms, Rooms) or not rooms.opened:
+        return set()
+    opened, rooms.opened = rooms.opened, set()
+    records = [room.record for uid in opened if (room := rooms.all.get(uid)) is not None]
+    there = [quotas.bucket(record.labels, record.namespace).quota for record in records if record is not None]
+    return {quota.name for quota in there if quota is not None}
+
+
 class OnlyReserved(Judge):
     """For pods whose quota has no room but what it holds by reservations. Beside those, or in another one on the same
     row, they would take what the quota has not."""

@@ -59,6 +59,8 @@ class Rooms(Notes):
         self.index = SelectorIndex(ReservationSelectorIndex())
         self.has_node_labels = True
         "Whether the labels of a node are those of its rooms, too."
+        self.opened: set[str] = set()
+        "Uids of rooms whose terms or owners changed, and that can be used, since this set was last read."
         self.removed: list[str] = []
         "Uids of reservations that were deleted since this list was last read."
         self.marked: dict[str, int] = {}
@@ -100,6 +102,9 @@ class Rooms(Notes):
         room.look_inside()
         self._list(room, None if terms.fault else self.lists.put(owners))
         self._open(room)
+        if room.can_be_used:
+            self.opened.add(uid)
+            self.cluster.may_ease = True
 
     def put_pod(self, pod: Pod) -> None:
         """A pod may be a room itself, for the pod that takes its place."""
@@ -262,6 +267,7 @@ class Rooms(Notes):
         self._close(room)
         self._list(room, None)
         room.terms = UNKNOWN
+        self.opened.discard(uid)
         self._forget_empty(uid)
 
     def _forget_empty(self, uid: str) -> None:
