@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.api.machinery.faults import BadInput
-from koord_chaos.faults.drawing import Fault, check_targets, draw, halves, read, write
+from koord_chaos.faults.drawing import Fault, check_targets, draw, read, write
 from koord_chaos.faults.kinds import BY_NAME, KINDS, Scope, Target
 from koord_chaos.faults.live.injectors import ANYWHERE, LOCALLY, ON_OWN
 from koord_chaos.faults.recovery import Recovery, Row, quantile, rows
+from koord_chaos.halving import halves
 
 TARGETS = {
     Target.PROCESS: ["apiserver", "scheduler-a"],

@@ -197,11 +197,77 @@ def cgroups(*texts: str, **more: Any) -> CgroupHistory:
     return CgroupHistory([(float(i * 10), {FILE: text}) for i, text in enumerate(texts)], **more)
 
 
+def specified(name: str, **spec: Any) -> dict[str, Any]:
+    """A pod of the application web with more in its spec."""
+    result = pod(name, labels={"app": "web"})
+    result["spec"] |= spec
+    return result
+
+
+def dedicated() -> dict[str, Any]:
+    return {**node(), "spec": {"taints": [{"key": "dedicated", "value": "a", "effect": "NoSchedule"}]}}
+
+
+def alone(name: str, app: str) -> dict[str, Any]:
+    """A pod that shares its node with no pod of an application."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    return specified(name, affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+
+
+def with_port(name: str, number: int) -> dict[str, Any]:
+    result = pod(name)
+    result["spec"]["containers"][0]["ports"] = [{"hostPort": number}]
+    return result
+
+
+def linked(*minors: int) -> Moment:
+    table = {f"{S}/gpu-partitions": json.dumps({"2": [{"minors": [0, 1]}]})}
+    wanting = pod("p", requests={"koordinator.sh/gpu-core": "200"}, devices={"gpu": [{"minor": m} for m in minors]})
+    wanting["metadata"]["annotations"][f"{S}/gpu-partition-spec"] = json.dumps({"allocatePolicy": "Restricted"})
+    units = [gpu(minor) for minor in range(3)]
+    return moment(
+        wanting, nodes=[RICH], Device=[{"metadata": {"name": "n", "annotations": table}, "spec": {"devices": units}}]
+    )
+
+
+def joint(card: int) -> Moment:
+    units = [gpu(0, pcie=0, numa_node=0), *(rdma(i, pcie=i, numa_node=0) for i in range(2))]
+    wanting = pod("p", devices={"gpu": [{"minor": 0}], "rdma": [{"minor": card}]})
+    scope = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
+    wanting["metadata"]["annotations"][f"{S}/device-joint-allocate"] = json.dumps(scope)
+    return moment(wanting, nodes=[RICH], Device=[{"metadata": {"name": "n"}, "spec": {"devices": units}}])
+
+
+def group(bound: int) -> Rest:
+    """Two gangs of one pod each that are placed together."""
+    pods = [pod(name, on="n" if i < bound else "") for i, name in enumerate(("g", "h"))]
+    for member in pods:
+        prefix = "gang.scheduling.koordinator.sh"
+        member["metadata"]["annotations"] |= {
+            f"{prefix}/name": member["metadata"]["name"],
+            f"{prefix}/min-available": "1",
+            f"{prefix}/groups": json.dumps(["a/g", "a/h"]),
+        }
+    return Rest(moment(*pods))
+
+
 CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "one-binding": (lambda: twice("n", "n"), lambda: twice("n", "m")),
     "node-selectors": (
         lambda: moment(pod("p", selector={"pool": "a"}), nodes=[node(labels={"pool": "a"})]),
         lambda: moment(pod("p", selector={"pool": "a"}), nodes=[node(labels={"pool": "b"})]),
+    ),
+    "node-taints": (
+        lambda: moment(specified("p", tolerations=[{"operator": "Exists"}]), nodes=[dedicated()]),
+        lambda: moment(specified("p", tolerations=[{"key": "dedicated", "value": "b"}]), nodes=[dedicated()]),
+    ),
+    "anti-affinity": (
+        lambda: moment(alone("p", "db"), specified("q"), nodes=[node(labels={"kubernetes.io/hostname": "n"})]),
+        lambda: moment(alone("p", "web"), specified("q"), nodes=[node(labels={"kubernetes.io/hostname": "n"})]),
+    ),
+    "host-ports": (
+        lambda: moment(with_port("p", 80), with_port("q", 81)),
+        lambda: moment(with_port("p", 80), with_port("q", 80)),
     ),
     "node-capacity": (
         lambda: moment(*(pod(f"p{i}") for i in range(4))),
@@ -242,6 +308,8 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: rich(with_function("p", 1), with_function("q", 2)),
         lambda: rich(with_function("p", 1), with_function("q", 1)),
     ),
+    "linked-gpus": (lambda: linked(0, 1), lambda: linked(0, 2)),
+    "near-devices": (lambda: joint(0), lambda: joint(1)),
     "quotas": (
         lambda: moment(in_quota("p", "t"), in_quota("q", "t"), ElasticQuota=[quota("t", "2")]),
         lambda: moment(in_quota("p", "t"), in_quota("q", "t"), ElasticQuota=[quota("t", "1")]),
@@ -254,6 +322,7 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     ),
     "reservations": (of_reservation, lambda: of_reservation(app="db")),
     "whole-gangs": (lambda: gang(3, 3), lambda: gang(3, 2)),
+    "whole-groups": (lambda: group(2), lambda: group(1)),
     "listed-owners": (lambda: Rest(of_reservation(owners=("uid-o",))), lambda: Rest(of_reservation())),
     "no-forgotten-pod": (lambda: Rest(moment()), lambda: Rest(moment(), binds=["a/p to n"])),
     "no-stale-figure": (lambda: Rest(moment()), lambda: Rest(moment(), writes=["batch-cpu of n"])),

@@ -24,21 +24,11 @@ from koord_chaos.invariants.moment import Witness
 from koord_chaos.invariants.placing import PARENT_QUOTAS, PLACING
 from koord_chaos.invariants.resting import RESTING
 from koord_chaos.invariants.resting import Rest as AtRest
+from koord_chaos.stories.actions import KINDS, Action, Change, Drop, Has, Put, Rest, Restart
 from koord_chaos.stories.dice import Dice
+from koord_chaos.stories.features import ALL
 from koord_chaos.stories.memory import World, in_full, in_words
-from koord_chaos.stories.script import (
-    KINDS,
-    NAMESPACE,
-    Action,
-    Change,
-    Drop,
-    Has,
-    Put,
-    Rest,
-    Restart,
-    Script,
-    priority_classes,
-)
+from koord_chaos.stories.script import NAMESPACE, OTHER_NAMESPACE, Script, priority_classes
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import serving
 from tests.scheduler.live.witness import following
@@ -54,7 +44,7 @@ class Story:
 
     def __init__(self, client: Client, seed: int) -> None:
         self.client, self.seed = client, seed
-        self.script, self.witness = Script(Dice(seed)), Witness()
+        self.script, self.witness = Script(Dice(seed), ALL), Witness()
         self.lines: list[str] = []
         self._running = AsyncExitStack()
         self._runner: Runner | None = None
@@ -157,6 +147,7 @@ def _manifests(things: dict[Kind[Any], list[Any]]) -> Has:
 async def test_whatever_happens_on_a_server_everybody_gets_what_is_theirs(seed: int, tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
         await bootstrap(client)
-        with suppress(AlreadyExists):
-            await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        for namespace in (NAMESPACE, OTHER_NAMESPACE):
+            with suppress(AlreadyExists):
+                await client.create(NAMESPACES, {"metadata": {"name": namespace}})
         await Story(client, seed).play()

@@ -4,7 +4,7 @@
 | --- | --- |
 | `invariants` | what must be true, judged by API objects, cgroup files and process tables alone |
 | `stories` | seeded load that mixes all features, in memory and on an API server |
-| `faults` | faults at random while load runs, and how long recovery takes |
+| `halving` | the parts of a failing list that matter |
 | `faults` | faults at random while load runs, and how long recovery takes |
 | `cli` | the commands of `koord chaos` |
 """

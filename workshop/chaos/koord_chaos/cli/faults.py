@@ -19,9 +19,10 @@ import click
 from koord.cli.options import Number, kube_options
 from koord.cli.progress import Progress
 from koord.cli.tables import table
-from koord_chaos.faults.drawing import Round, check_targets, draw, halves, read, write
+from koord_chaos.faults.drawing import Round, check_targets, draw, read, write
 from koord_chaos.faults.kinds import BY_NAME, KINDS, FaultKind, Scope, Target
 from koord_chaos.faults.recovery import rows
+from koord_chaos.halving import halves
 
 if TYPE_CHECKING:
     from koord_chaos.faults.live.clusters import AnyCluster

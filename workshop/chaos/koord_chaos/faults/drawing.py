@@ -1,15 +1,15 @@
 """Which faults happen when: by a seed, so that a run can be repeated.
 
 A round is a handful of faults that overlap. Each round has a generator of its own, so that round 12 is the same whether
-the eleven before it ran or not. `halves` finds the faults that matter in a failing list.
+the eleven before it ran or not.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -37,7 +37,6 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 Round = tuple[Fault, ...]
-T = TypeVar("T")
 
 
 def draw(
@@ -93,19 +92,3 @@ def check_targets(rounds: Sequence[Round], targets: Mapping[Target, Collection[s
             if fault.target not in possible:
                 can = ", ".join(possible) or "nothing here"
                 raise BadInput(f"round {number}: {fault.kind} of {fault.target!r}: the target can be {can}")
-
-
-async def halves(whole: Sequence[T], fails: Callable[[Sequence[T]], Awaitable[bool]]) -> list[T]:
-    """A short list that still fails: drops parts of the list, halves first, as long as the rest fails."""
-    kept, size = list(whole), max(1, len(whole) // 2)
-    while True:
-        dropped, start = False, 0
-        while start < len(kept) and len(kept) > 1:
-            rest = kept[:start] + kept[start + size :]
-            if rest and await fails(rest):
-                kept, dropped = rest, True
-            else:
-                start += size
-        if size == 1 and not dropped:
-            return kept
-        size = max(1, size // 2)

@@ -24,9 +24,13 @@ CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
 NUMA_POLICY: Final = "node.koordinator.sh/numa-topology-policy"
 GANG: Final = "gang.scheduling.koordinator.sh/name"
 GANG_LEAST: Final = "gang.scheduling.koordinator.sh/min-available"
+GANG_GROUPS: Final = "gang.scheduling.koordinator.sh/groups"
 POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
 QUOTA: Final = "quota.scheduling.koordinator.sh/name"
 QUOTA_PARENT: Final = "quota.scheduling.koordinator.sh/parent"
+GPU_PARTITION: Final = "scheduling.koordinator.sh/gpu-partition-spec"
+PARTITION_TABLE: Final = "scheduling.koordinator.sh/gpu-partitions"
+JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
 GPU_SHARES: Final = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
 GPU_REQUESTS: Final = (*GPU_SHARES, "koordinator.sh/gpu", "koordinator.sh/gpu-memory", "nvidia.com/gpu")
 LENT: Final = (
@@ -145,7 +149,7 @@ def devices(manifest: Manifest, *types: str) -> dict[Place, Amounts]:
 def virtual_functions(manifest: Manifest) -> list[tuple[str, int, int]]:
     """Type, minor number of the card, and minor number of the function."""
     return [
-        (kind, device["minor"], function["minor"])
+        (kind, device["minor"], function.get("minor", 0))
         for kind, allocated in annotation(manifest, DEVICE_ALLOCATED).items()
         for device in allocated or ()
         for function in (device.get("extension") or {}).get("vfs") or ()

@@ -62,6 +62,7 @@ class Moment:
         new: frozenset[str] | None = None,
         node_by_uid: Mapping[str, str] | None = None,
         gangs: Mapping[str, frozenset[str]] | None = None,
+        disturbed: frozenset[str] = frozenset(),
     ) -> None:
         self.objects = objects
         self.nodes = {key_of(node): node for node in objects.get("Node", ())}
@@ -88,6 +89,8 @@ class Moment:
         "Nodes of pods and reservations at the last look, by uid."
         self.gang_members: Mapping[str, frozenset[str]] = gangs or {}
         "Uids of all members that ever had a node, by gang; without gangs that were disturbed."
+        self.disturbed = disturbed
+        "Gangs that lost a member, or a node, while they were incomplete."
 
     def reserved_on(self, node: str) -> list[Reserved]:
         return [reserved for reserved in self.reservations if reserved.node == node]
@@ -117,7 +120,7 @@ class Witness:
         self._watch_gangs(moment)
         gangs = {gang: frozenset(uids) for gang, uids in self._members.items() if gang not in self._disturbed}
         new = frozenset(moment.placed.keys() - self._placed.keys())
-        seen = Moment(objects, new=new, node_by_uid=self._placed, gangs=gangs)
+        seen = Moment(objects, new=new, node_by_uid=self._placed, gangs=gangs, disturbed=frozenset(self._disturbed))
         self._placed = moment.placed
         return seen
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 from koord_chaos.invariants.invariant import Invariant
+from koord_chaos.invariants.linked_devices import LINKED_DEVICES
 from koord_chaos.invariants.manifests import (
     CPU_TOPOLOGY,
     GPU_REQUESTS,
@@ -42,6 +43,7 @@ from koord_chaos.invariants.manifests import (
     virtual_functions,
 )
 from koord_chaos.invariants.moment import Moment
+from koord_chaos.invariants.neighbours import NEIGHBOURS
 
 WHOLE: Final = 100
 """Of a device: its shares are percentages."""
@@ -352,6 +354,7 @@ PARENT_QUOTAS: Final = Invariant(
 PLACING: Final[tuple[Invariant[Moment], ...]] = (
     Invariant("one-binding", "A pod is bound once, and never to a second node.", _bound_twice),
     Invariant("node-selectors", "A pod is bound only to an existing node that it selects.", _wrong_nodes),
+    *NEIGHBOURS,
     Invariant(
         "node-capacity",
         "Pods and reservations on a node together request no more than it had when the last of them came.",
@@ -377,6 +380,7 @@ PLACING: Final[tuple[Invariant[Moment], ...]] = (
         _wrong_devices,
     ),
     Invariant("virtual-functions", "A virtual function of a card belongs to one pod.", _shared_functions),
+    *LINKED_DEVICES,
     Invariant("quotas", "Pods of a quota together stay within its max.", _exceeded_quotas),
     PARENT_QUOTAS,
     Invariant(

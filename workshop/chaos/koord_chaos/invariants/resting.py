@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from koord_chaos.invariants.invariant import Invariant
-from koord_chaos.invariants.manifests import GANG_LEAST, gang_of, key_of, meta, uid_of
+from koord_chaos.invariants.manifests import GANG_GROUPS, GANG_LEAST, annotation, gang_of, key_of, meta, uid_of
 from koord_chaos.invariants.moment import Moment
 
 
@@ -34,6 +34,24 @@ def _incomplete_gangs(rest: Rest) -> Iterator[str]:
             yield f"{gang} needs {least[gang]} pods at once, and {len(members)} were bound"
 
 
+def _torn_groups(rest: Rest) -> Iterator[str]:
+    """Gangs of a group that lost a member, or a node, in the meantime are not judged."""
+    members = rest.moment.gang_members
+    groups: dict[str, tuple[str, ...]] = {}
+    least: dict[str, int] = {}
+    for pod in rest.moment.objects.get("Pod", ()):
+        gang, group = gang_of(pod), annotation(pod, GANG_GROUPS)
+        if gang and group:
+            groups[gang] = tuple(group)
+            least[gang] = int((meta(pod).get("annotations") or {}).get(GANG_LEAST) or 0)
+    for gang, group in groups.items():
+        if not members.get(gang):
+            continue
+        for other in group:
+            if other in groups and other not in rest.moment.disturbed and len(members.get(other, ())) < least[other]:
+                yield f"{gang} was bound without {other} of its group"
+
+
 def _wrong_owners(rest: Rest) -> Iterator[str]:
     for reserved in rest.moment.reservations:
         listed = {owner.get("uid") for owner in reserved.manifest["status"].get("currentOwners") or ()}
@@ -54,6 +72,7 @@ def _stale_figures(rest: Rest) -> Iterator[str]:
 
 RESTING: Final[tuple[Invariant[Rest], ...]] = (
     Invariant("whole-gangs", "A gang is bound with its minimum number of pods, or not at all.", _incomplete_gangs),
+    Invariant("whole-groups", "Gangs that form a group are bound together, or not at all.", _torn_groups),
     Invariant("listed-owners", "A reservation lists the pods that were allocated from it.", _wrong_owners),
     Invariant(
         "no-forgotten-pod",

@@ -22,8 +22,9 @@ from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.writes import Create, Delete, Evict, Patch, PodBinding, Tell, Write
 from koord.scheduler.profiles import profiles_of
 from koord_chaos.invariants.manifests import Objects
+from koord_chaos.stories.actions import KINDS, Action, Change, Drop, Has, Put, Rest, Restart
 from koord_chaos.stories.dice import Dice
-from koord_chaos.stories.script import KINDS, NEVER, PRIORITIES, Action, Change, Drop, Has, Put, Rest, Restart
+from koord_chaos.stories.script import NEVER, PRIORITIES
 
 BEGAN_S: Final = 1_800_000_000.0
 MOST_STEPS: Final = 3_000
@@ -60,7 +61,8 @@ class World:
             case Put(kind, manifest):
                 self._create(kind, manifest)
             case Change(kind, key, body):
-                self._put(kind, patched(self.things[kind][key], body))
+                if key in self.things[kind]:
+                    self._put(kind, patched(self.things[kind][key], body))
             case Drop(kind, key):
                 if key in self.things[kind]:
                     self._delete(kind, key)
