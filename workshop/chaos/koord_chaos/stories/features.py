@@ -398,7 +398,7 @@ def _namespace_goes(script: Script, has: Has) -> list[Action]:
 
 
 def _kind_goes(script: Script, has: Has) -> list[Action]:
-    """All objects of it, as when somebody deletes its CustomResourceDefinition."""
+    """All objects of it, as when its CustomResourceDefinition is deleted."""
     kinds: tuple[Kind[Any], ...] = (POD_GROUPS, RESERVATIONS, ELASTIC_QUOTAS, DEVICES, NODE_RESOURCE_TOPOLOGIES)
     kind = script.dice.one(kinds)
     if kind in (DEVICES, NODE_RESOURCE_TOPOLOGIES, ELASTIC_QUOTAS):

@@ -21,7 +21,7 @@ from koord_chaos.stories.actions import Change, Drop, Put, Rest
 from koord_chaos.stories.dice import Dice
 from koord_chaos.stories.features import ALL
 from koord_chaos.stories.memory import World, in_full
-from koord_chaos.stories.recorded import Line, Look, Story
+from koord_chaos.stories.recorded import Judgement, Line, Story
 from koord_chaos.stories.script import Feature, Script
 
 ACTIONS: Final = 60
@@ -47,7 +47,7 @@ def play(seed: int, features: Sequence[Feature] = ALL) -> None:
     for number in range(ACTIONS):
         is_last = number == ACTIONS - 1
         actions = [Rest()] if is_last else script.next(telling.world.manifests())
-        telling.hear([*actions, Look(dice.chance(0.8))])
+        telling.hear([*actions, Judgement(dice.chance(0.8))])
 
 
 def replay(story: Story) -> None:
@@ -95,7 +95,7 @@ class _Telling:
 
     def _happens(self, line: Line) -> list[str]:
         world = self.world
-        if isinstance(line, Look):
+        if isinstance(line, Judgement):
             if line.settles:
                 world.settle()
             moment = self._witness.look(world.objects())

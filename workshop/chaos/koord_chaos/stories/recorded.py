@@ -14,13 +14,13 @@ BY_NAME: Final = {kind.kind: kind for kind in KINDS}
 
 
 @dataclass(frozen=True)
-class Look:
+class Judgement:
     """The scheduler decides, unless it is slow, and everything is judged."""
 
     settles: bool = True
 
 
-Line: TypeAlias = Action | Look
+Line: TypeAlias = Action | Judgement
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def _encoded(line: Line) -> dict[str, Any]:
             return {"restart": True}
         case Rest():
             return {"rest": True}
-        case Look(settles):
-            return {"look": True, "settles": settles}
+        case Judgement(settles):
+            return {"judge": True, "settles": settles}
 
 
 def _decoded(line: Mapping[str, Any]) -> Line:
@@ -75,6 +75,6 @@ def _decoded(line: Mapping[str, Any]) -> Line:
         return Change(BY_NAME[line["change"]], line["key"], line["body"], line["subresource"], line["lessens"])
     if "drop" in line:
         return Drop(BY_NAME[line["drop"]], line["key"], line["lessens"])
-    if "look" in line:
-        return Look(line["settles"])
+    if "judge" in line:
+        return Judgement(line["settles"])
     return Restart() if "restart" in line else Rest()
