@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,6 +15,8 @@ from koord.cli.tables import table
 
 if TYPE_CHECKING:
     from koord.sim.latency import FitError, LatencyModel
+
+MOST_MIB: Final = 64
 
 
 @click.command(
@@ -43,6 +45,7 @@ def calibrate(recording: Path, record: bool, minutes: float | None, constants: P
     """
     import msgspec
 
+    from koord.api.text.bounded import read_bounded
     from koord.sim.latency_fit import fit
     from koord.sim.latency_recording import parse
 
@@ -53,7 +56,7 @@ def calibrate(recording: Path, record: bool, minutes: float | None, constants: P
         _record(recording, minutes)
     elif not recording.exists():
         raise click.UsageError(f"there is no recording {recording}: add --record to make it on this machine")
-    model = fit(parse(recording.read_bytes(), str(recording)))
+    model = fit(parse(read_bounded(recording, MOST_MIB, "a recording of response times"), str(recording)))
     if constants is not None:
         # "x": a file that came since then stays.
         with constants.open("xb") as file:

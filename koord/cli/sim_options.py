@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED: Final = 130
+MOST_SCENARIO_MIB: Final = 4
 MOST_SEEDS: Final = 1000
 SCENARIO: Final = "scenario.yaml"
 """In the folder of a recording."""
@@ -76,6 +77,7 @@ def seeds_option(default: int, help_text: str) -> Callable[[F], F]:
 def scenario_in(path: Path | None) -> tuple[Scenario, str]:
     """The scenario of a file or of a recording's folder, and the folder where its paths begin. Without a path: the one
     that ships with koord."""
+    from koord.api.text.bounded import read_bounded
     from koord.sim.live.shipped import DEFAULT
     from koord.sim.scenario import parse
 
@@ -85,7 +87,7 @@ def scenario_in(path: Path | None) -> tuple[Scenario, str]:
         if not file.is_file():
             raise click.UsageError(f"{path}: has no {SCENARIO}; koord sim record makes a folder with one")
     try:
-        text = file.read_text()
+        text = read_bounded(file, MOST_SCENARIO_MIB, "a scenario").decode()
     except UnicodeDecodeError as error:
         raise click.ClickException(f"{file}: is no text in UTF-8 (byte {error.start})") from None
     return parse(text, str(file)), str(file.parent)
@@ -163,6 +165,24 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
+def _say_of_manifests(jobs: Sequence[Job]) -> None:
+    """What is ignored of the manifests that the jobs read. Raises `Invalid` if one is faulty, before the first run."""
+    from collections import Counter
+
+    from koord.api.kinds import NODES, PODS
+    from koord.cli.inputs import say_of
+    from koord.scheduler.core.inputs import INPUTS
+    from koord.sim.live.performing import manifests_of
+
+    read_kinds = {entry.kind for entry in INPUTS} - {NODES, PODS}
+    different = {(job.folder, job.scenario.manifests): job for job in jobs}
+    for job in different.values():
+        manifests = manifests_of(job.scenario, job.folder)
+        if manifests is not None:
+            ignored = Counter(item.kind.kind for item in manifests.items if item.kind not in read_kinds)
+            say_of(manifests, {**manifests.unknown, **ignored})
+
+
 def perform_jobs(
     jobs: Sequence[Job],
     stopped: Callable[[], bool],
@@ -179,6 +199,7 @@ def perform_jobs(
     from koord.sim.live import dask_workers, workers
     from koord.sim.report.pace import Pace
 
+    _say_of_manifests(jobs)
     lengths_s = [parse_duration(job.scenario.duration) for job in jobs]
     pace = Pace(time.monotonic(), lengths_s)
     with Progress() as progress:

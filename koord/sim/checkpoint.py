@@ -1,8 +1,8 @@
 """Checkpoints of a run: its state as bytes, and back.
 
 A checkpoint is an archive of arrays with a description, never code, so an untrusted one is safe to read. It
-belongs to one scenario, its traces, policies and seed: `digest` says which. It holds the world and what policies
-remember; the scheduler starts again after it, as it does at the same moment of every run.
+belongs to one scenario, its traces, manifests, policies and seed: `digest` says which. It holds the world and what
+policies remember; the scheduler starts again after it, as it does at the same moment of every run.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from koord.api.machinery.faults import BadInput
+from koord.api.text.manifest import Manifests
 from koord.sim.cluster import Cluster
 from koord.sim.latency import LatencyModel
 from koord.sim.policies.policy import Policy
@@ -48,11 +49,15 @@ def digest(
     policies: Mapping[str, Policy[Any]],
     seed: int,
     latency: LatencyModel | None,
+    manifests: Manifests | None,
 ) -> str:
     """Of everything that decides about a run."""
     made = hashlib.blake2b(digest_size=16)
     made.update(msgspec.json.encode(scenario))
     made.update(msgspec.json.encode(latency))
+    if manifests is not None:
+        objects = [item.data for item in manifests.items], [data for _, data in manifests.configurations]
+        made.update(json.dumps(objects, sort_keys=True, default=str).encode())
     chosen = {pool: policy.name for pool, policy in sorted(policies.items())}
     made.update(json.dumps([seed, chosen]).encode())
     parts = (cluster.nodes, cluster.services, cluster.tasks)
@@ -94,7 +99,8 @@ def restore(data: bytes, stage: Stage, digest: str) -> None:
                 raise CheckpointError(f"the checkpoint is not of the format {FORMAT}")
             if state["digest"] != digest:
                 raise CheckpointError(
-                    "the checkpoint is of another run: scenario, traces, policies or seed differ; run without it"
+                    "the checkpoint is of another run: scenario, traces, manifests, policies or seed differ;"
+                    " run without it"
                 )
             count = len(archive.namelist()) - 1
             arrays = [np.load(io.BytesIO(archive.read(f"{number}.npy")), allow_pickle=False) for number in range(count)]

@@ -20,6 +20,8 @@ DAY_S: Final = 86_400
 MIB: Final = 1 << 20
 MOST_ABSENT: Final = 0.1
 "Share of a curve that may be gaps, for it to be drawn."
+MOST_CELLS: Final = 500_000_000
+"Services times steps of their curves: two GB."
 DRAWS: Final = 50
 "Services that may not fit before a node counts as full."
 MEMORY_OF_SHARE: Final = (0.5, 1.0)
@@ -44,7 +46,9 @@ def placed_services(
     node = np.array([row_of.get(recorded[row], UNPLACED) for row in rows], np.int64)
     if scenario.services.placed_by_scheduler:
         node[:] = UNPLACED
-    columns = np.arange(_steps(services, length_s)) % services.cpu_milli.shape[1]
+    steps = _steps(services, length_s)
+    _check_cells(len(rows), steps)
+    columns = np.arange(steps) % services.cpu_milli.shape[1]
     cpu, memory = services.cpu_milli[rows][:, columns], services.memory_bytes
     requests = services.request_cpu_milli
     if requests is None:
@@ -103,14 +107,25 @@ def drawn_services(
     """Services for all nodes, each trace as often as the others."""
     finest = min(traces, key=lambda services: services.step_s)
     curves = [_drawable(_finer(services, finest.step_s), scenario.services.machines) for services in traces]
-    draws = [
-        draw for node in range(len(nodes)) for draw in _services_of_node(scenario.cluster, nodes, node, curves, seed)
-    ]
+    steps, use = _steps(finest, length_s), scenario.services.use_percent / 100
+    draws: list[_Draw] = []
+    for number in range(len(nodes)):
+        for draw in _services_of_node(scenario.cluster, nodes, number, curves, seed):
+            draws.append(draw)
+            _check_cells(len(draws), steps)
     node = np.array([draw.node for draw in draws], np.int64)
     if scenario.services.placed_by_scheduler:
         node[:] = UNPLACED
-    steps, use = _steps(finest, length_s), scenario.services.use_percent / 100
     return PlacedServices(_curves(draws, finest.step_s, steps, use, seed), node)
+
+
+def _check_cells(services: int, steps: int) -> None:
+    """Before the curves fill memory."""
+    if services * steps > MOST_CELLS:
+        raise BadInput(
+            f"{services} services and more with {steps} steps each are too many: services times steps may be"
+            f" {MOST_CELLS // 1_000_000} million; use fewer nodes or a shorter duration"
+        )
 
 
 def _services_of_node(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,9 @@ from koord.api.text.quantity import value
 from koord.sim.chance import chance, choice
 from koord.sim.columns import BatchTasks
 from koord.sim.scenario import BatchSource
+
+MOST_SAMPLES: Final = 250_000_000
+"Steps of all tasks: a GB."
 
 
 def sized_tasks(source: BatchSource, tasks: BatchTasks, services: int, length_s: float, seed: int) -> BatchTasks:
@@ -63,6 +68,11 @@ def _use(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Offsets and values of the rows, one after the other."""
     lengths = np.diff(tasks.offset)[rows]
+    if lengths.sum() > MOST_SAMPLES:
+        raise BadInput(
+            f"batch.pods: {len(rows)} tasks have {lengths.sum() / 1e6:,.0f} million steps, and at most"
+            f" {MOST_SAMPLES / 1e6:g} million are kept; use fewer pods, or a smaller batch.longest"
+        )
     offset = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
     values = np.arange(offset[-1]) + np.repeat(tasks.offset[rows] - offset[:-1], lengths)
     return offset, tasks.use_milli[values] * np.repeat(scale.astype(np.float32), lengths)

@@ -62,7 +62,7 @@ def run(
     if arrivals is not None and (save is not None or resume is not None):
         raise BadInput("a run whose pods come by what happens has no checkpoints")
     stage = stage_of(scenario, cluster, lenders(scenario, cluster.nodes, policies), seed, manifests, arrivals, latency)
-    digest = checkpoint.digest(scenario, cluster, policies, seed, latency)
+    digest = checkpoint.digest(scenario, cluster, policies, seed, latency, manifests)
     if resume is not None:
         checkpoint.restore(resume, stage, digest)
         restart(stage)

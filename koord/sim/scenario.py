@@ -33,6 +33,8 @@ SAMPLE_S: Final = 10.0
 """Use varies within a minute: the ceiling and the agent's samples see these steps."""
 DAY_S: Final = 86400.0
 MOST_NODES: Final = 100_000
+LEAST_SERVICE_CORES: Final = 0.01
+LONGEST_S: Final = 366 * DAY_S
 
 Percent: TypeAlias = Annotated[float, Meta(gt=0, le=100)]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
@@ -274,6 +276,8 @@ def _contradictions(scenario: Scenario) -> Iterable[Fault]:
     for field, text in (("duration", scenario.duration), ("warmUp", scenario.warm_up), ("restart", scenario.restart)):
         if parse_duration(text) % TICK_S:
             yield Fault(field, f"must be whole minutes, not {text}")
+    if duration_s > LONGEST_S:
+        yield Fault("duration", f"must be at most {LONGEST_S / 3600:g}h, not {scenario.duration}")
     if parse_duration(scenario.warm_up) >= duration_s:
         yield Fault("warmUp", f"must be shorter than duration ({scenario.duration}), not {scenario.warm_up}")
     yield from _unknown_names(scenario)
@@ -289,8 +293,9 @@ def _contradictions(scenario: Scenario) -> Iterable[Fault]:
                 f"cluster.{field}",
                 f"least ({given.least:g}) must not be above most ({given.most:g}), most must be above 0",
             )
-    if not cluster.service_cores.least:
-        yield Fault("cluster.serviceCores.least", "must be above 0")
+    if cluster.service_cores.least < LEAST_SERVICE_CORES:
+        least = f"must be at least {LEAST_SERVICE_CORES:g}, not {cluster.service_cores.least:g}"
+        yield Fault("cluster.serviceCores.least", least)
     if not cluster.cores:
         yield Fault("cluster.cores", "must have at least one size")
     total = sum(cluster.pools.values())

@@ -110,6 +110,10 @@ def test_policies_are_listed_with_what_they_are(capsys: pytest.CaptureFixture[st
         (["run", "TINY", "--pool", "web", "--policy", "usage"], "is not a pool of the scenario (valid: none, the"),
         (["run", "TINY", "--set", "services.trace=nonsense"], "services.trace: must be one of synthetic, bitbrains"),
         (["run", "EMPTY"], "must be a scenario"),
+        (["run", "HUGE"], "has more than 4 MiB: is it a scenario?"),
+        (["run", "TINY", "--alone", "--set", "manifests=[gone.yaml]"], "gone.yaml: cannot be read"),
+        (["run", "TINY", "--alone", "--set", "manifests=[quota.yaml]"], "spec.mox: unknown field (valid: max, min)"),
+        (["run", "TINY", "--alone", "--set", "services={trace: table, path: bad}"], "bad/services.csv:1: column cpu_x"),
         (["run", "TINY", "--report", "TINY"], "exists already"),
         (["run", "TINY", "--report", "no/such/folder/out.html"], "there is no folder no/such/folder"),
         (["run", "gone.yaml"], "gone.yaml"),
@@ -128,7 +132,14 @@ def test_bad_input_is_refused_with_what_would_be_valid(
 ) -> None:
     empty = tmp_path / "empty.yaml"
     empty.write_text("")
-    named = {"TINY": tiny, "EMPTY": str(empty)}
+    with (tmp_path / "huge.yaml").open("wb") as huge:
+        huge.truncate(1 << 30)
+    (tmp_path / "quota.yaml").write_text(
+        "apiVersion: scheduling.sigs.k8s.io/v1alpha1\nkind: ElasticQuota\nmetadata: {name: q}\nspec: {mox: {cpu: 1}}\n"
+    )
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "services.csv").write_text("time_s,pod,cpu_x\n300,a,1\n")
+    named = {"TINY": tiny, "EMPTY": str(empty), "HUGE": str(tmp_path / "huge.yaml")}
     assert message in refused(capsys, *(named.get(arg, arg) for arg in args))
     assert (tmp_path / "tiny.yaml").read_text() == TINY
 

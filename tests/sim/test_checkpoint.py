@@ -10,6 +10,7 @@ from functools import cache
 
 import pytest
 
+from koord.api.text.manifest import parse
 from koord.sim.checkpoint import CheckpointError
 from koord.sim.policies.registry import POLICIES
 from koord.sim.run import run
@@ -22,6 +23,12 @@ SCENARIO = small.scenario(
     faults={"nodeFailures": {"every": "2h", "lasting": "20m"}, "reportLag": "1m", "apiDelay": "1m", "lostReports": 0.1},
 )
 CLUSTER = small.cluster(4, batch=small.tasks(60, cores=3, use=1.2))
+QUOTA = """
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: team, namespace: batch}
+spec: {max: {cpu: 1}}
+"""
 POLICY = Fixed(share=1.0, starves=True)
 
 
@@ -85,3 +92,5 @@ def test_a_checkpoint_of_another_run_is_refused() -> None:
         run(SCENARIO, CLUSTER, {"": POLICY}, seed=2, resume=saved[0])
     with pytest.raises(CheckpointError, match="another run"):
         run(SCENARIO, CLUSTER, {"": replace(POLICY, name="other")}, seed=1, resume=saved[0])
+    with pytest.raises(CheckpointError, match="manifests, policies or seed differ"):
+        run(SCENARIO, CLUSTER, {"": POLICY}, seed=1, manifests=parse(QUOTA, "quota.yaml"), resume=saved[0])

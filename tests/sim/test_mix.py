@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.api.machinery.faults import BadInput
+from koord.sim import mix_services, mix_tasks
 from koord.sim.cluster import UNPLACED, Cluster
 from koord.sim.columns import ServiceCurves
 from koord.sim.live.traces import cluster_of, read_trace
@@ -138,6 +139,15 @@ def test_tasks_repeat_until_there_are_as_many_pods_as_the_scenario_says() -> Non
 def test_what_cannot_be_built_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         built(**fields)
+
+
+def test_a_cluster_that_would_fill_memory_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mix_services, "MOST_CELLS", 2_000_000)
+    with pytest.raises(BadInput, match="services times steps may be 2 million; use fewer nodes"):
+        built(cluster={"nodes": 5000}, duration="24h")
+    monkeypatch.setattr(mix_tasks, "MOST_SAMPLES", 1000)
+    with pytest.raises(BadInput, match=r"batch\.pods: .* tasks have .* use fewer pods"):
+        built(batch={"pods": 5000})
 
 
 def test_a_scenario_without_traces_runs_on_formulas(tmp_path: Path) -> None:

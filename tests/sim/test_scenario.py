@@ -50,6 +50,11 @@ pools:
         ("", "mix.yaml: must be a scenario"),
         ("name: mix\n", "duration: is required"),
         ("name: mix\nduration: 0s\n", "duration: must be longer than 0s, not 0s (line 2)"),
+        ("name: mix\nduration: 9000h\n", "duration: must be at most 8784h, not 9000h (line 2)"),
+        (
+            "name: mix\nduration: 1h\ncluster:\n  serviceCores: {least: 0.001, most: 1}\n",
+            "cluster.serviceCores.least: must be at least 0.01, not 0.001 (line 4)",
+        ),
         ("name: mix\nduration: 90s\n", "duration: must be whole minutes, not 90s (line 2)"),
         ("name: mix\nduration: 24h\nwarmUp: 24h\n", "warmUp: must be shorter than duration (24h), not 24h (line 3)"),
         ("name: mix\nduration: 1h\nbatch:\n  pending: 3\n", "batch.pending: needs arrivals: saturate; "),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from koord.api.machinery.faults import BadInput
 from koord.api.text.duration import parse_duration
@@ -39,7 +41,7 @@ def perform_all(
     """The outcomes with the indexes of their jobs. After a stop: those that ended."""
     with _connected(address) as client:
         waiting: dict[int, _Waiting] = {
-            i: client.submit(_work, msgspec.json.encode(job), pure=False) for i, job in enumerate(jobs)
+            i: client.submit(_work, msgspec.json.encode(_anywhere(job)), pure=False) for i, job in enumerate(jobs)
         }
         at_s = [0.0] * len(jobs)
         while waiting:
@@ -53,6 +55,11 @@ def perform_all(
             show(at_s)
             if not ended:
                 time.sleep(LOOK_S)
+
+
+def _anywhere(job: Job) -> Job:
+    """The job for a worker whose working directory is another one."""
+    return replace(job, traces=str(Path(job.traces).absolute()), folder=str(Path(job.folder).absolute()))
 
 
 def _connected(address: str) -> Any:

@@ -16,6 +16,7 @@ import msgspec
 
 from koord.api.machinery.faults import BadInput
 from koord.api.text.manifest import Manifests, read
+from koord.offline.field_names import misnamed_fields
 from koord.sim.checkpoint import CheckpointError
 from koord.sim.cluster import Cluster
 from koord.sim.jobs import Job, load_of, policies_of
@@ -61,7 +62,7 @@ def _run(job: Job, advance: Callable[[float], None], stop: Callable[[], bool], f
         _cluster(msgspec.json.encode(load_of(scenario)), job.traces, job.seed),
         policies_of(scenario),
         seed=job.seed,
-        manifests=_manifests(scenario, job.folder),
+        manifests=manifests_of(scenario, job.folder),
         latency=latency_of(scenario.latency, job.folder),
         progress=lambda progress: advance(progress.at_s),
         stop=stop,
@@ -75,10 +76,12 @@ def _cluster(scenario: bytes, traces: str, seed: int) -> Cluster:
     return cluster_of(msgspec.json.decode(scenario, type=Scenario), Path(traces), seed)
 
 
-def _manifests(scenario: Scenario, folder: str) -> Manifests | None:
+def manifests_of(scenario: Scenario, folder: str) -> Manifests | None:
+    """None: the scenario names none. Raises `Invalid` with all faults."""
     if not scenario.manifests:
         return None
-    return read([Path(folder) / path for path in scenario.manifests])
+    paths = [Path(folder, path).absolute() for path in scenario.manifests]
+    return read(paths, misnamed=misnamed_fields).require_valid()
 
 
 def _write(file: Path, state: bytes) -> None:

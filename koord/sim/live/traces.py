@@ -46,6 +46,8 @@ def read_trace(name: str, folder: Path) -> Trace:
         streams = {file: stack.enter_context(_opened(folder, file, source)) for file in source.files}
         try:
             return source.read(streams)
+        except TraceFault as fault:
+            raise fault.below(str(folder)) from None
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise TraceFault(str(folder), None, f"a packed file of {name} is damaged: {error}") from None
 
@@ -67,6 +69,8 @@ def read_recording(folder: Path) -> Trace:
             )
         try:
             return read_table(files)
+        except TraceFault as fault:
+            raise fault.below(str(folder)) from None
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise TraceFault(str(folder), None, f"a packed file is damaged: {error}") from None
 

@@ -27,6 +27,11 @@ class TraceFault(BadInput):
 
     def __init__(self, file: str, line: int | None, message: str) -> None:
         super().__init__(f"{file}:{line}: {message}" if line is not None else f"{file}: {message}")
+        self._file, self._line, self._message = file, line, message
+
+    def below(self, folder: str) -> TraceFault:
+        """The same fault of a file in that folder: readers know files by their names alone."""
+        return TraceFault(f"{folder}/{self._file}", self._line, self._message)
 
 
 class GpuNode(NamedTuple):
