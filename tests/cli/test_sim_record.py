@@ -75,7 +75,7 @@ def test_a_cluster_is_recorded_and_the_recording_simulated(
     assert recorded(data, folder, "--for", "2s") == 0
     out, err = capsys.readouterr()
     assert "with 3 pods in" in out
-    assert f"simulate it: koord sim run {folder}/scenario.yaml" in err
+    assert f"simulate it: koord sim run {folder}" in err
     assert recorded(data, folder, "--for", "1s") == 0
     trace = read_recording(folder)
     assert trace.services is not None

@@ -106,7 +106,7 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
     "what-was-it-worth.md": ("jobs/deployment/report", "nodes offered "),
     "record-a-cluster.md": (
         re.compile(r"recorded \d+s with \d+ pods in history"),
-        "simulate it: koord sim run history/scenario.yaml",
+        "simulate it: koord sim run history",
         "2026-03-02T01:00:00Z,shop/web-1,n1,",
         Times(2, "batch work, core-hours"),
     ),

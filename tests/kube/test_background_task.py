@@ -108,7 +108,7 @@ async def test_an_election_that_fails_ends_the_work_at_once_and_says_why(monkeyp
     ended: list[str] = []
 
     async def work(leader: LeaderElection) -> None:
-        monkeypatch.setattr(leader, "_pause_s", lambda attempt: 1 // 0)
+        monkeypatch.setattr(leader, "_pause", lambda attempt: 1 // 0)
         await lasts(ended)
 
     with pytest.raises(ZeroDivisionError):

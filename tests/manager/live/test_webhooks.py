@@ -670,9 +670,10 @@ def test_webhooks_can_be_switched_off_by_their_gates() -> None:
 
     assert paths("WebhookFramework=false") == set()
     quotas = {f"/{verb}-scheduling-sigs-k8s-io-v1alpha1-elasticquota" for verb in ("mutate", "validate")}
-    assert paths("") == {"/mutate-pod", "/validate-pod", "/validate-pod-binding", "/validate-configmap", *quotas}
+    always = {"/mutate-pod", "/validate-pod", "/validate-pod-binding", "/validate-agent", *quotas}
+    assert paths("") == {*always, "/validate-configmap"}
     changed = "PodValidatingWebhook=false,ConfigMapValidatingWebhook=false,NodeMutatingWebhook=true"
-    assert paths(changed) == {"/mutate-pod", "/mutate-node-status", *quotas}
+    assert paths(changed) == {"/mutate-pod", "/mutate-node-status", "/validate-agent", *quotas}
 
 
 @pytest.mark.cluster

@@ -122,6 +122,7 @@ async def spawn(
     def prepare() -> None:
         try:
             close_on_exec()
+            heed_signals()
             # Not left to the event loop: some do it only after this function, too late for a terminal.
             os.setsid()
             become()
@@ -164,6 +165,13 @@ def close_on_exec() -> None:
         if int(name) > 2:
             with suppress(OSError):
                 os.set_inheritable(int(name), False)
+
+
+def heed_signals() -> None:
+    """No signal is ignored, whatever this process inherited: under nohup, for example, it ignores SIGHUP."""
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _write(file: str, text: str) -> None:
