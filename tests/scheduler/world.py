@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from koord.api.configuration.scheduler_config import SchedulerConfiguration, SchedulerProfile
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
@@ -90,11 +92,11 @@ def _may_help(engine: Engine, part: Part, row: Row) -> bool:
     """Whether preemption could make a plugin take a row that it turns away."""
     judge = part.judge
     allowed = judge.only()
-    if allowed is not None and row not in allowed:
-        return not judge.unresolvable(1, row)
-    mask = int(judge.feasible(One(engine.cluster.table.columns, row))) if judge.filters_on else 0
+    mask = 1
+    if allowed is None or row in allowed:
+        mask = int(judge.feasible(One(engine.cluster.table.columns, row))) if judge.filters_on else 0
     if mask:
-        return not judge.unresolvable(mask, row)
+        return not judge.unresolvable(np.array([mask]), np.array([row])).item()
     closed = (facet for facet in judge.facets if isinstance(facet, Gate) and facet.table(None)[facet.groups[row]])
     facet = next(closed)
     return not facet.unresolvable(int(facet.groups[row]))

@@ -110,15 +110,8 @@ class AmountJudge(Judge, Explains):
         """As the class sees them."""
         return self._table.columns if self.view is None else self.view.columns
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
         """If the empty node could not give an amount, no pod's leaving helps."""
-        columns = self.columns()
-        return any(
-            mask >> i & 1 and need.lasts and columns[need.has].item(row) < need.adds
-            for i, need in enumerate(self.needs)
-        )
-
-    def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
         columns, short = self.columns(), np.zeros(len(rows), np.bool_)
         for i, need in enumerate(self.needs):
             if need.lasts:

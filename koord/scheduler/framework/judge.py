@@ -134,14 +134,9 @@ class Judge:
         """The words for a mask that `feasible` gave."""
         return []
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        """Whether no preemption could change the verdict."""
-        return False
-
-    def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
-        """As `unresolvable`, of many rows."""
-        pairs = zip(masks.tolist(), rows.tolist(), strict=True)
-        return np.array([self.unresolvable(mask, row) for mask, row in pairs], np.bool_)
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        """For rows that it rejects with these masks: whether no preemption could change the verdict."""
+        return np.zeros(len(rows), np.bool_)
 
     def fixes(self, ask: Ask, row: Row) -> Sequence[Change]:
         """The smallest alternative changes that would make this judge accept a row which it rejects. The judge ignores
@@ -165,5 +160,5 @@ class Refused(Judge):
     def reasons(self, mask: int) -> list[str]:
         return [self._reason]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return True
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        return np.ones(len(rows), np.bool_)

@@ -58,7 +58,7 @@ class Objections:
                 bit += 1
                 if len(out):
                     masks = np.asarray(judge.feasible(Many(judged.columns, out)))
-                    resolvable[out] = ~judge.unresolvable_rows(np.broadcast_to(masks, out.shape), out)
+                    resolvable[out] = ~judge.unresolvable(np.broadcast_to(masks, out.shape), out)
                     left[out] = False
             for facet in judge.facets:
                 if isinstance(facet, Gate):

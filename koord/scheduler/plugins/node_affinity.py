@@ -117,8 +117,8 @@ class _Chosen(Judge):
     def reasons(self, mask: int) -> list[str]:
         return [ENFORCED_MISMATCH if mask == _ENFORCED else MISMATCH]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return True
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        return np.ones(len(rows), np.bool_)
 
     def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """Labels that the node lacks; or a pod that does not ask for them."""

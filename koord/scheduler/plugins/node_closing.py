@@ -38,7 +38,7 @@ from koord.scheduler.framework.plugin import KeyedBy, Plugin, Taking
 from koord.scheduler.framework.queueing import Queueing
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Column, Reason, Row
+from koord.scheduler.state.table import Array, Column, Reason, Row
 from koord.scheduler.state.watchers import Index
 
 REPORT_COUNTS_S: Final = 180.0
@@ -321,9 +321,9 @@ class _Open(Judge):
         busy = " and ".join(dimension for dimension, bit in BITS.items() if mask & bit)
         return [f"node(s) hold {pods} pods back for too much {busy} usage"]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
         """No pod's leaving changes the reported usage or the time."""
-        return True
+        return np.ones(len(rows), np.bool_)
 
     def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """Less usage, or time. No user can grant either, but both are worth waiting for."""

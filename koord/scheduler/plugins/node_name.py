@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+import numpy as np
+
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.table import Array, Reason, Row
 
 
 class NodeName(Plugin):
@@ -36,5 +38,5 @@ class _Named(Judge):
     def reasons(self, mask: int) -> list[str]:
         return ["node(s) didn't match the requested node name"]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return True
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        return np.ones(len(rows), np.bool_)

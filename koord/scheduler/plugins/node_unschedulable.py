@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
 from koord.api.kubernetes.node import Taint
@@ -17,7 +18,7 @@ from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.table import Array, Reason, Row
 
 CORDONED: Final = Taint(TaintKey("node.kubernetes.io/unschedulable"), TaintEffect("NoSchedule"))
 
@@ -60,5 +61,5 @@ class _Schedulable(Judge):
     def reasons(self, mask: int) -> list[str]:
         return ["node(s) were unschedulable"]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return True
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        return np.ones(len(rows), np.bool_)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
 from koord.api.configuration.scheduler_args import SchedulingHintArgs
@@ -25,7 +26,7 @@ from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.nominating import Nominating
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.table import Array, Reason, Row
 
 MOST_NAMED: Final = 5
 
@@ -65,8 +66,8 @@ class _Hinted(Judge, Explains):
         row_of = self._cluster.table.row_of
         return [row_of[name] for name in self._nodes if name in row_of]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return True
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        return np.ones(len(rows), np.bool_)
 
     def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """The pod without the nodes that are the only ones for it."""

@@ -58,8 +58,8 @@ class _Tolerant(Judge):
     def reasons(self, mask: int) -> list[str]:
         return ["node(s) had untolerated taint(s)"]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return True
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        return np.ones(len(rows), np.bool_)
 
     def fixes(self, ask: Ask, row: Row) -> list[Change]:
         node, pod = self._cluster.nodes[row], ask.pod

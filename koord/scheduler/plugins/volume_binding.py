@@ -230,8 +230,8 @@ class _Bindable(Judge):
     def reasons(self, mask: int) -> list[str]:
         return [words for bit, words in _REASONS.items() if mask & bit]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return True
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        return np.ones(len(rows), np.bool_)
 
     def fixes(self, ask: Ask, row: Row) -> list[Change]:
         """For the first claim that is in the way."""

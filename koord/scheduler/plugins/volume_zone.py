@@ -126,5 +126,5 @@ class _There(Judge):
     def reasons(self, mask: int) -> list[str]:
         return ["node(s) had no available volume zone"]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return True
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        return np.ones(len(rows), np.bool_)

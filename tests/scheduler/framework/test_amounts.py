@@ -205,8 +205,7 @@ def test_what_is_lacking_and_what_preemption_could_give_follow_from_the_needs(sc
             any(adds > has and lasts for adds, has, lasts in zip(asks, scene.has[row], scene.lasts, strict=True))
             for row in rows.tolist()
         ]
-        assert [judge.unresolvable(mask, row) for row, mask in enumerate(masks.tolist())] == lasting
-        assert judge.unresolvable_rows(masks, rows).tolist() == lasting
+        assert judge.unresolvable(masks, rows).tolist() == lasting
         lack = rows_of(judge.lack(Many(table.columns, rows)), len(rows))
         assert [each > 0 for each in lack] == [mask > 0 for mask in masks.tolist()]
         assert [judge.lack(One(table.columns, row)) for row in rows.tolist()] == pytest.approx(lack)

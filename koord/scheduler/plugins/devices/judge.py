@@ -142,11 +142,11 @@ class DeviceJudge(Judge, Explains):
         ]
         return reasons
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        if mask & (_ISOLATION | _UNSUPPORTED):
-            return True
-        bits = mask // _FIRST
-        return any(bits >> 2 * i & 1 for i in range(len(self.wanted.requests)))
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        lasting: Array = (masks & (_ISOLATION | _UNSUPPORTED)).astype(np.bool_)
+        for i in range(len(self.wanted.requests)):
+            lasting |= (masks // _FIRST >> 2 * i & 1).astype(np.bool_)
+        return lasting
 
     def fixes(self, ask: Ask, row: Row) -> Sequence[Change]:
         room = self._check.room(ask, row)
@@ -217,8 +217,10 @@ class ShareJudge(DeviceJudge):
     def feasible(self, cells: Cells) -> Numbers:
         return _short(cells, *self._least)
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return bool(mask) and self._cluster.table.columns[self._counting[0].number].item(row) == 0
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        without: Array = self._cluster.table.columns[self._counting[0].number][rows] == 0
+        without &= masks != 0
+        return without
 
 
 def _forms_of_row(rows: RowScores | None, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:

@@ -57,10 +57,7 @@ class NUMAJudge(Judge, Explains):
         named = enumerate(self.formulas.zones.needs, FIRST_RESOURCE)
         return reasons[:1] or [f"{UNSATISFIED}{name}" for i, name in named if mask >> i & 1]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return bool(mask & LASTING)
-
-    def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
         lasting: Array = (masks & LASTING) != 0
         return lasting
 

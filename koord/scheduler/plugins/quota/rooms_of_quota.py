@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.exact_check import Door, ExactCheck, Objection
 from koord.scheduler.framework.judge import Judge
@@ -12,7 +14,7 @@ from koord.scheduler.plugins.quota.quotas import Quotas, is_fixed
 from koord.scheduler.plugins.quota.tree import Quota
 from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Row
+from koord.scheduler.state.table import Array, Row
 
 RoomOnRow: TypeAlias = tuple[Row, str]
 """A row, and the key of what holds a room there."""
@@ -78,8 +80,8 @@ class OnlyReserved(Judge):
     def reasons(self, mask: int) -> list[str]:
         return [NOT_RESERVED]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return True
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        return np.ones(len(rows), np.bool_)
 
 
 class ByItsDoor(ExactCheck):

@@ -147,10 +147,7 @@ class OwnerJudge(Judge):
             named = next((room for here in rooming.matching.at.values() for room in here), None)
         return fitting.words(mask, rooming.requests, named)
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return bool(mask & NO_ROOM)
-
-    def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
         return (masks & NO_ROOM).astype(np.bool_)
 
 
@@ -245,5 +242,5 @@ class HolderJudge(Judge):
     def reasons(self, mask: int) -> list[str]:
         return [_ELSEWHERE] if mask & 1 else [_CONFLICT]
 
-    def unresolvable(self, mask: int, row: Row) -> bool:
-        return True
+    def unresolvable(self, masks: Array, rows: Array) -> Array:
+        return np.ones(len(rows), np.bool_)
