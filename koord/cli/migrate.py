@@ -98,7 +98,7 @@ async def _move(
 
     migration = await prepare_migration(cluster, looked, of_component(component), settings, back=back)
     if dry_run:
-        for number, step in enumerate(migration.told(), 1):
+        for number, step in enumerate(migration.sentences(), 1):
             click.echo(f"{number}. {step}")
         return 0
     with Progress() as progress:

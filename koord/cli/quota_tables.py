@@ -16,7 +16,7 @@ from koord.cli.tables import heading, short, table
 
 if TYPE_CHECKING:
     from koord.offline.quotas import QuotaTop
-    from koord.scheduler.plugins.quota.told import Borrower, QuotaFigures, QuotaPath
+    from koord.scheduler.plugins.quota.figures import Borrower, QuotaFigures, QuotaPath
 
 WIDTH: Final = 24
 UNBOUNDED: Final = 1 << 53

@@ -44,7 +44,7 @@ class Change:
     namespace: str
     name: str
     patch: Mapping[str, Any]
-    told: str = ""
+    event_text: str = ""
     "The text for the pod's event."
 
 

@@ -18,9 +18,9 @@ from koord.offline.driver import Driver
 from koord.offline.world import World, world_of
 from koord.scheduler import explain as scheduler
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.plugins.quota.figures import Borrower, QuotaFigures, figures, path_of
 from koord.scheduler.plugins.quota.forest import OUTSIDE
 from koord.scheduler.plugins.quota.quotas import Quotas
-from koord.scheduler.plugins.quota.told import Borrower, QuotaFigures, figures, path_of
 from koord.scheduler.plugins.quota.tree import Quota, Tree
 from koord.scheduler.profiles import Profiles
 

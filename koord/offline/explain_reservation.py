@@ -168,7 +168,7 @@ def _not_resized(reservation: Reservation) -> Iterator[str]:
 
 def _holds(world: World, ask: Ask) -> tuple[str, ...]:
     engine = world.engine_of(ask) or next(iter(world.core.engines.values()))
-    return tuple(engine.told(ask.key).values())
+    return tuple(engine.notes_in_words(ask.key).values())
 
 
 def _against(world: World, reservation: Reservation, waiting: Sequence[Ask]) -> dict[str, str]:

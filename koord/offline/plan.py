@@ -31,8 +31,8 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.writes import Patch
 from koord.scheduler.message import hint_for
+from koord.scheduler.plugins.quota.figures import figures_named
 from koord.scheduler.plugins.quota.quotas import Quotas
-from koord.scheduler.plugins.quota.told import quota_told
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.smallest import Hints
 from koord.scheduler.state.cluster import Cluster
@@ -360,7 +360,7 @@ def _quotas(world: World) -> dict[str, object]:
     quotas = world.cluster.noting.get(Quotas.name)
     if not isinstance(quotas, Quotas):
         return {}
-    return {name: quota_told(quotas, name) for name in sorted(quotas.forest.specs) if name in quotas.forest.quotas}
+    return {name: figures_named(quotas, name) for name in sorted(quotas.forest.specs) if name in quotas.forest.quotas}
 
 
 def _listed(keys: Sequence[str]) -> str:

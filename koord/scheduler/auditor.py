@@ -69,7 +69,7 @@ class _Workload:
     "When its victims were gone, until something comes of that."
     in_vain: bool = True
     "Whether the last promise has been found to be in vain; there is none to begin with."
-    told: set[str] = field(default_factory=set)
+    alerted: set[str] = field(default_factory=set)
     "Alerts that are not to be repeated as long as the same thing lasts."
 
 
@@ -115,7 +115,7 @@ class Auditor:
             return
         workload.counts[record] += 1
         self._progress(workload, now_s)
-        workload.told.discard("progress")
+        workload.alerted.discard("progress")
         if record in _IN_VAIN:
             self._vain(workload, record)
         if record in _RESULTS:
@@ -184,7 +184,7 @@ class Auditor:
         if took_s > self._limits.room_s:
             self._say(workload, "room", f"its victims were gone for {took_s:.0f} s before it was tried")
         workload.gone_s = None
-        workload.told.discard("room")
+        workload.alerted.discard("room")
 
     def _victims(self, workload: _Workload, took_s: float) -> None:
         if took_s > self._limits.victims_s:
@@ -203,7 +203,7 @@ class Auditor:
         if workload.retries > self._limits.retries:
             self._say(workload, "", f"it was tried {workload.retries} times while its victims went")
         self._victims(workload, took_s)
-        workload.told.discard("victims")
+        workload.alerted.discard("victims")
         for victim in workload.victims:
             waiting = self._waiting_for.get(victim, set())
             waiting.discard(uid)
@@ -219,7 +219,7 @@ class Auditor:
     def _say(self, workload: _Workload, once: str, what: str) -> None:
         """`once`: what it is about, where that lasts."""
         if once:
-            if once in workload.told:
+            if once in workload.alerted:
                 return
-            workload.told.add(once)
+            workload.alerted.add(once)
         self._alert(f"{workload.key}: {what}")

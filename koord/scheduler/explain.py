@@ -21,8 +21,8 @@ from koord.scheduler.framework.explains import explanation_of
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.pod_class import PodClass
 from koord.scheduler.message import fits_nowhere
+from koord.scheduler.plugins.quota.figures import QuotaPath, path_of
 from koord.scheduler.plugins.quota.quotas import Quotas
-from koord.scheduler.plugins.quota.told import QuotaPath, path_of
 from koord.scheduler.smallest import Way, can_be_mended, ways
 from koord.scheduler.state.table import Row
 from koord.scheduler.suggestion import Suggestion, suggestion_for
@@ -157,7 +157,7 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
     cluster, pod_class = engine.cluster, engine.class_of(ask)
     with cluster.transaction() as transaction:
         placement = engine.place(ask)
-        gets = engine.told(ask.key)
+        gets = engine.notes_in_words(ask.key)
         transaction.undo()
     # The trials below judge rows again, and nodes that an exact check has rejected would then seem feasible.
     standings = _standings(engine, pod_class, placement.node)

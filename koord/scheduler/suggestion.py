@@ -37,7 +37,7 @@ class Suggestion(msgspec.Struct, frozen=True):
     message: str
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return f"Suggestion: {{type: {self.type}, message: {self.message}}}"
 
 

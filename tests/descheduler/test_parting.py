@@ -53,7 +53,7 @@ class Cluster:
         for action in taken.actions:
             if isinstance(action, Change) and self.pod is not None:
                 self.pod = patched(self.pod, action.patch)
-                self.told += bool(action.told)
+                self.told += bool(action.event_text)
             elif isinstance(action, EvictPod):
                 self.evicted += 1
                 if action.policy != "SoftEviction":

@@ -46,7 +46,7 @@ def test_an_explanation_shows_the_way_to_the_root_and_what_would_give_room(said:
 
 def test_an_explanation_says_who_borrowed_what() -> None:
     from koord.scheduler.framework.ask import Ask
-    from koord.scheduler.plugins.quota.told import path_of
+    from koord.scheduler.plugins.quota.figures import path_of
 
     teams = Teams(20)
     teams.put(quota("a", "10", "20"), quota("b", "8", "20"), team_pod("lent", "b", "14", on="n0"))

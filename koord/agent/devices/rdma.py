@@ -38,7 +38,7 @@ def cards(files: Files) -> tuple[RdmaCard, ...]:
 
 def _card(files: Files, bus_id: str) -> RdmaCard | None:
     own = f"{DEVICES}/{bus_id}"
-    if not files.told(f"{own}/class").startswith(NETWORK) or files.exists(f"{own}/physfn"):
+    if not files.text_if_any(f"{own}/class").startswith(NETWORK) or files.exists(f"{own}/physfn"):
         return None
     names = files.names(f"{own}/infiniband")
     if not names:
@@ -73,4 +73,4 @@ def _verbs(files: Files, bus_id: str) -> str:
 
 def _is_active(files: Files, ports: str) -> bool:
     names = files.names(ports)
-    return bool(names) and all("ACTIVE" in files.told(f"{ports}/{port}/state") for port in names)
+    return bool(names) and all("ACTIVE" in files.text_if_any(f"{ports}/{port}/state") for port in names)

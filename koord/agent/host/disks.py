@@ -33,7 +33,7 @@ def of_group(files: Files, name: str) -> tuple[str, ...]:
     disks: dict[str, None] = {}
     prefix = f"{name.replace('-', '--')}-"
     for block in files.names(_BLOCKS):
-        own = files.told(f"{_BLOCKS}/{block}/dm/name")
+        own = files.text_if_any(f"{_BLOCKS}/{block}/dm/name")
         # In the name of a volume a single hyphen parts the group from it; others are doubled.
         if own.startswith(prefix) and not own.removeprefix(prefix).startswith("-"):
             disks |= dict.fromkeys(_below(files, block, depth=8))
@@ -42,7 +42,7 @@ def of_group(files: Files, name: str) -> tuple[str, ...]:
 
 def of_pod_volume(files: Files, uid: str, name: str) -> tuple[str, ...]:
     """By where kubelet has mounted it: its directory has the volume's name, or the name of the PersistentVolume."""
-    for line in files.told("proc/1/mountinfo").splitlines():
+    for line in files.text_if_any("proc/1/mountinfo").splitlines():
         fields = line.split()
         if len(fields) < 5:
             continue
@@ -67,4 +67,4 @@ def _disk(files: Files, block: str) -> str:
     if files.exists(f"{own}/partition"):
         whole = os.path.basename(os.path.dirname(os.path.realpath(files.path(own))))
         own = f"{_BLOCKS}/{whole}"
-    return files.told(f"{own}/dev")
+    return files.text_if_any(f"{own}/dev")

@@ -107,7 +107,7 @@ class Files:
         except OSError:
             return []
 
-    def told(self, name: str) -> str:
+    def text_if_any(self, name: str) -> str:
         """What a small file says, for one that is rarely read; nothing where it cannot be."""
         try:
             return self.once(name).decode(errors="replace").strip()

@@ -92,7 +92,7 @@ def absence(files: Files) -> str:
 
 def read(files: Files, vendor: str) -> Resctrl | None:
     """None where there is nothing to share. `vendor` is the CPUs', as /proc/cpuinfo names it."""
-    text = files.told(f"{MOUNT}/schemata")
+    text = files.text_if_any(f"{MOUNT}/schemata")
     if not text:
         return None
     root = parse(text)
@@ -112,7 +112,7 @@ def _cache(files: Files, root: Schemata) -> Cache | None:
     for lines in _CACHES:
         if all(line in root for line in lines):
             info = f"{MOUNT}/info/{lines[0]}"
-            full = int(files.told(f"{info}/cbm_mask") or "0", 16)
+            full = int(files.text_if_any(f"{info}/cbm_mask") or "0", 16)
             if not full or full & (full + 1):
                 # Masks are made of whole parts of the cache, which a mask with holes does not have.
                 return None
@@ -135,7 +135,7 @@ def _bandwidth(files: Files, root: Schemata, vendor: str) -> Bandwidth | None:
 
 
 def _mount_options(files: Files) -> list[str]:
-    for line in files.told("proc/mounts").splitlines():
+    for line in files.text_if_any("proc/mounts").splitlines():
         fields = line.split()
         if len(fields) > 3 and fields[1] == f"/{MOUNT}" and fields[2] == "resctrl":
             return fields[3].split(",")
@@ -143,7 +143,7 @@ def _mount_options(files: Files) -> list[str]:
 
 
 def _number(files: Files, name: str, otherwise: int) -> int:
-    text = files.told(name)
+    text = files.text_if_any(name)
     return int(text) if text.isdecimal() else otherwise
 
 
@@ -175,7 +175,7 @@ def set_schemata(files: Files, group: str, text: str) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        status = files.told(f"{MOUNT}/info/last_cmd_status")
+        status = files.text_if_any(f"{MOUNT}/info/last_cmd_status")
         raise OSError(errno.EINVAL, status or "the kernel refuses it", group) from error
 
 
@@ -204,7 +204,7 @@ def counters(files: Files, group: str) -> Iterator[tuple[int, str, int]]:
         cache = _MONITORED.fullmatch(name)
         for counter in COUNTERS if cache else ():
             # If a counter has no value, the file contains a word instead of a number.
-            text = files.told(f"{own}/{name}/{counter}")
+            text = files.text_if_any(f"{own}/{name}/{counter}")
             if cache and text.isdecimal():
                 yield int(cache["id"]), counter, int(text)
 

@@ -45,7 +45,7 @@ class _Group:
         return not resctrl.absence(cgroups.files)
 
     def text(self, cgroups: Cgroups, directory: str, ours: Collection[str]) -> str:
-        text = cgroups.files.told(self.file(cgroups, directory))
+        text = cgroups.files.text_if_any(self.file(cgroups, directory))
         return resctrl.write(resctrl.parse(text)) if text else ABSENT
 
     def put(self, cgroups: Cgroups, directory: str, text: str, ours: Collection[str]) -> None:

@@ -97,7 +97,7 @@ def _require_possible(kept: _Kept) -> None:
     faults = {
         f"scale must be {LEAST_SCALE} to {MOST_SCALE}": not LEAST_SCALE <= kept.scale <= MOST_SCALE,
         "shares must be 0 to 1": not all(0 <= share <= 1 for share in shares),
-        "amounts must not be negative": not all(math.isfinite(each) and 0 <= each < MOST for each in amounts),
+        "amounts must not be negative": not all(math.isfinite(amount) and 0 <= amount < MOST for amount in amounts),
         "minutes must not be negative, nor fewer than those with batch": not 0 <= kept.batch_minutes <= kept.minutes,
         "a history of minutes must say when it ended": not 0 <= kept.at_s < LAST_S,
         "hour and memoryByHour must not be longer than an hour and a day": len(kept.hour) > HOUR_MINUTES

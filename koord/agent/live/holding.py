@@ -75,7 +75,9 @@ class Holder(msgspec.Struct, frozen=True, rename="camel"):
 
 def roots_of(cgroups: Cgroups) -> Roots:
     files = cgroups.files
-    return Roots(os.path.abspath(files.root or "/"), cgroups.root, _identity(directory_of(cgroups)), files.told(BOOT))
+    return Roots(
+        os.path.abspath(files.root or "/"), cgroups.root, _identity(directory_of(cgroups)), files.text_if_any(BOOT)
+    )
 
 
 def directory_of(cgroups: Cgroups) -> str:

@@ -146,7 +146,7 @@ def eviction_strategy(
         tasks = [task for reason in reasons if sight.state.gates[reason.gate] for task in reason.tasks(sight, settings)]
         here = {**sight.state.pods, **sight.state.guests}
         leaving = [pod for uid, pod in here.items() if uid in sight.departures.evicted]
-        refused, noticed = sight.departures.refused, sight.departures.told
+        refused, noticed = sight.departures.refused, sight.departures.under_notice
         return Turn(StrategyDecision(evictions=evictions(name, tasks, leaving, refused, noticed, notice_s)), None)
 
     return Strategy(name, tuple(reason.gate for reason in reasons), None, decide)

@@ -265,7 +265,7 @@ def standing_of(pod: AgentPod, sight: Sight, means: Means = NO_MEANS) -> Standin
         least_milli=0 if is_offline else requested,
         can_move=owner is not None and not stays_here,
         is_leaving=pod.uid in departures.evicted,
-        has_notice=pod.uid in departures.told,
+        has_notice=pod.uid in departures.under_notice,
         was_refused=was_refused,
         means=OwnMeans(
             _memory_left(pod, sight) if pod.uid in means.has_memory else 0,

@@ -33,7 +33,7 @@ class Departures:
     "Uids of pods that are on their way out."
     refused: Set[str] = frozenset()
     "Uids of pods that the API lately did not let go."
-    told: Set[str] = frozenset()
+    under_notice: Set[str] = frozenset()
     "Uids of pods that have notice, and are waited for."
     last_s: dict[str, float] = field(default_factory=dict)
     "By strategy, when it last evicted a pod."

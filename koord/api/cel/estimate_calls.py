@@ -102,7 +102,7 @@ def _whole(node: Node, otherwise: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    known: Sizes
+    sizes: Sizes
     function: str
     overload: str
     target: Node | None
@@ -111,7 +111,7 @@ class _Calls:
     def _sized(self, node: Node) -> Range:
         if node.size is not None:
             return node.size
-        declared = self.known.declared_size(node.path)
+        declared = self.sizes.declared_size(node.path)
         return UNKNOWN if declared is None else declared
 
     def list_call(self) -> Estimate | None:

@@ -144,7 +144,7 @@ class SloConfig(Struct):
     def may_lend_by(self, policy: str) -> bool:
         """Whether the map chooses a policy of batch resources, for some nodes at least. A node's annotation may too."""
         settings: tuple[ColocationStrategy, ...] = (self.colocation, *self.colocation.items)
-        return any(policy in (each.cpu_calculate_policy, each.memory_calculate_policy) for each in settings)
+        return any(policy in (item.cpu_calculate_policy, item.memory_calculate_policy) for item in settings)
 
     def cluster_colocation(self) -> ColocationStrategy:
         return overlay(COLOCATION_DEFAULTS, self.colocation)

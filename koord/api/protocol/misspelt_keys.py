@@ -55,12 +55,12 @@ def _nearest(key: str) -> str:
     """Empty: none is near."""
     domain, _, name = key.partition("/")
     nearest, most = "", 0.0
-    for known in _KEYS:
-        other_domain, _, other = known.partition("/")
+    for candidate in _KEYS:
+        other_domain, _, other = candidate.partition("/")
         by_name = _likeness(name, other, _NAME_CUTOFF)
         by_domain = _likeness(domain, other_domain, _DOMAIN_CUTOFF) if by_name else 0.0
-        if by_domain and (by_name + by_domain, known) > (most, nearest):
-            nearest, most = known, by_name + by_domain
+        if by_domain and (by_name + by_domain, candidate) > (most, nearest):
+            nearest, most = candidate, by_name + by_domain
     return nearest
 
 

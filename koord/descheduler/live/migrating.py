@@ -178,8 +178,8 @@ class Migrating:
                 return Requeue(max(LATER_S, error.retry_after_s or 0.0) if told_it else SOON_S)
             if isinstance(action, EvictPod):
                 self._evicted(job, action, seen)
-            if isinstance(action, Change) and action.told and seen.pod is not None:
-                note = f"{action.told}. {taken.job.status.message}"
+            if isinstance(action, Change) and action.event_text and seen.pod is not None:
+                note = f"{action.event_text}. {taken.job.status.message}"
                 self._events.record(reference(PODS, seen.pod), "EvictionNotice", note, action=ACTION, type="Warning")
         if not await self._write(job, taken.job):
             return Requeue(SOON_S)

@@ -111,10 +111,10 @@ class Neighbour:
     """A system, and the object that proves its presence."""
 
     system: System
-    found: str
+    proof: str
 
     def __str__(self) -> str:
-        return f"{self.system.what} ({self.found})"
+        return f"{self.system.what} ({self.proof})"
 
 
 def neighbour(workload: Json) -> Neighbour | None:
@@ -152,4 +152,4 @@ def refusals(neighbours: Sequence[Neighbour], settings: Settings, installed: Set
         for other in neighbours
         if other.system.relation == "clashes" and not added.isdisjoint(other.system.clashes_with)
     ]
-    return [f"{other.found} is {other.system.what}: {other.system.why}; {other.system.how}" for other in clashing]
+    return [f"{other.proof} is {other.system.what}: {other.system.why}; {other.system.how}" for other in clashing]

@@ -166,7 +166,7 @@ class Cycle:
         # While room is being made, users need not do anything.
         in_the_making = helped or (suggestion is not None and suggestion.type == "WaitingVictimReleased")
         hint = "" if in_the_making else self._hint(engine, attempt, asks, placements, ask)
-        suggested = "" if suggestion is None else suggestion.told
+        suggested = "" if suggestion is None else suggestion.text
         message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, suggested, hint)
         # Without nodes, no plugin rejected the entity, and any event may help.
         by_whom = {name for placement in placements for name in placement.rejected_by}

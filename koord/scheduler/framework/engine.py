@@ -294,7 +294,7 @@ class Engine:
         """What binding a placed pod takes, as data. `together`: as `plan_together` said."""
         return self._after.plan(ask, row, together)
 
-    def told(self, key: str) -> dict[str, str]:
+    def notes_in_words(self, key: str) -> dict[str, str]:
         """What a pod on a node has by its notes, in words, by plugin."""
         placed = self.cluster.pods.get(key)
         having = () if placed is None else placed[0].notes

@@ -51,7 +51,7 @@ class _Places:
     explain: bool
     is_lone: bool
     "Whether it has one part."
-    found: dict[int, Placement] = field(default_factory=dict)
+    placements: dict[int, Placement] = field(default_factory=dict)
 
 
 class JobPlacing:
@@ -74,7 +74,7 @@ class JobPlacing:
             places = _Places(asks, rows, explain=explain, is_lone=len(needs) == 1)
             for need in needs:
                 if need.waits:
-                    places.found.update(
+                    places.placements.update(
                         (i, Placement(asks[i].key, None, rejections={need.waits: 1})) for i in need.members
                     )
             needs = [need for need in needs if not need.waits]
@@ -82,10 +82,10 @@ class JobPlacing:
             missing = [(need, number) for need, number in zip(needs, fit, strict=True) if number < need.at_least]
             if missing:
                 transaction.undo()
-                short_of = "; ".join(_shortage(asks, need, number, places.found) for need, number in missing)
-                return [_left_out(asks[i], places.found.get(i), short_of, sum(fit)) for i in everyone]
-            self._place_some(places, [i for i in everyone if i not in places.found], 0)
-        return [places.found[i] for i in everyone]
+                short_of = "; ".join(_shortage(asks, need, number, places.placements) for need, number in missing)
+                return [_left_out(asks[i], places.placements.get(i), short_of, sum(fit)) for i in everyone]
+            self._place_some(places, [i for i in everyone if i not in places.placements], 0)
+        return [places.placements[i] for i in everyone]
 
     def _planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | NoPlan | None:
         """Where a plugin wants members. A plan looks at the whole job, so that no member's promise stands in its way;
@@ -112,17 +112,17 @@ class JobPlacing:
             if number >= at_least:
                 return number
             trial.undo()
-        in_order = {i: places.found.pop(i) for i in members if i in places.found}
+        in_order = {i: places.placements.pop(i) for i in members if i in places.placements}
         if self._place_some(places, smallest, at_least) >= at_least:
             return at_least
         for i in members:
-            places.found.pop(i, None)
-        places.found.update(in_order)
+            places.placements.pop(i, None)
+        places.placements.update(in_order)
         return number
 
     def _place_some(self, places: _Places, members: Iterable[int], at_least: int) -> int:
         """Place members of a job in order, as many as are needed, or all where none is; how many that were."""
-        engine, number, placements_of = self._engine, 0, places.found
+        engine, number, placements_of = self._engine, 0, places.placements
         turned_away, apart = dict[PodClass, Placement](), set[PodClass]()
         left = deque(members)
         most = at_least or len(left)
@@ -201,7 +201,9 @@ class JobPlacing:
                     turned_away = engine.nowhere(first, class_, class_.why_not_with(room, gains))
                     everyone = (*members, *rest)
                     for n, ask in enumerate(everyone):
-                        places.found[left.popleft()] = Placement(ask.key, "") if n < fit else _also(turned_away, ask)
+                        places.placements[left.popleft()] = (
+                            Placement(ask.key, "") if n < fit else _also(turned_away, ask)
+                        )
                     return min(fit, len(everyone))
         chosen = class_.best_rows(len(members), gains)
         if chosen is None or not len(chosen):
@@ -213,7 +215,7 @@ class JobPlacing:
             apart.discard(class_)
         names = self._cluster.table.names
         for ask, row in zip(members, rows, strict=False):
-            places.found[left.popleft()] = Placement(ask.key, names[row])
+            places.placements[left.popleft()] = Placement(ask.key, names[row])
         return len(rows)
 
     def _is_free(self, ask: Ask) -> bool:

@@ -74,7 +74,7 @@ class LoadAwareScheduling(Plugin):
             raise ValueError("LoadAwareScheduling serves one cluster: make another one for another cluster")
         self._cluster = cluster
         self.rows = LoadRows(cluster, self.args, self.resources)
-        self.controller = Controller(services={"node/:nodeName": self.rows.told})
+        self.controller = Controller(services={"node/:nodeName": self.rows.figures})
 
     def takes(self) -> Sequence[Taking]:
         rows = self.rows

@@ -194,7 +194,7 @@ class LoadRows(Index):
         if self._reports.pop(name, None) is not None:
             self._reported(name, before)
 
-    def told(self, node: str) -> dict[str, object]:
+    def figures(self, node: str) -> dict[str, object]:
         """What is counted on a node, for people."""
         row, report = self.cluster.table.row_of.get(node), self._reports.get(node)
         records = {} if row is None else self.cluster.pods_on[row]

@@ -240,7 +240,7 @@ def test_kidled_is_switched_on_and_put_back_as_it_was(tmp_path: Path) -> None:
     state = node(slo={})
 
     def shown() -> list[str]:
-        return [tree.cgroups.files.told(file) for file in files]
+        return [tree.cgroups.files.text_if_any(file) for file in files]
 
     decision = cold_memory.decide(state)
     assert decision is not None

@@ -111,7 +111,7 @@ def test_who_is_held_back_is_let_go_when_colocation_is_switched_off(tmp_path: Pa
     [
         (Departures(), (True, False, False, False)),
         (Departures(evicted={"build"}), (False, True, False, False)),
-        (Departures(told={"build"}), (True, False, True, False)),
+        (Departures(under_notice={"build"}), (True, False, True, False)),
         (Departures(refused={"build"}), (False, False, False, True)),
         (Departures(unmoved={"build"}), (True, False, False, True)),
     ],

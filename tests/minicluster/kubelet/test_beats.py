@@ -17,6 +17,6 @@ def test_nodes_that_register_together_are_spread_over_the_period() -> None:
 
 
 def test_a_status_that_was_refused_is_tried_again_with_the_next_lease() -> None:
-    beats = Beats().renewed(1000.0, 10.0).told(1000.0)
+    beats = Beats().renewed(1000.0, 10.0).reported(1000.0)
     assert beats == Beats(1010.0, 1000.0 + STATUS_S)
     assert beats.failed(1000.0, 10.0) == Beats(1010.0, 1010.0)

@@ -46,10 +46,10 @@ class Damon:
 
 def scheme_of(files: Files) -> Scheme | None:
     for monitor in _children(files, MONITORS):
-        if files.told(f"{monitor}/state") != "on" or _number(files, f"{monitor}/refresh_ms") <= 0:
+        if files.text_if_any(f"{monitor}/state") != "on" or _number(files, f"{monitor}/refresh_ms") <= 0:
             continue
         for context in _children(files, f"{monitor}/contexts"):
-            if files.told(f"{context}/operations") != "paddr":
+            if files.text_if_any(f"{context}/operations") != "paddr":
                 continue
             every_us = _number(files, f"{context}/monitoring_attrs/intervals/aggr_us")
             for scheme in _children(files, f"{context}/schemes"):
@@ -60,7 +60,7 @@ def scheme_of(files: Files) -> Scheme | None:
 
 def _tells_cold_page_cache(files: Files, scheme: str, every_us: int) -> bool:
     pattern = f"{scheme}/access_pattern"
-    if files.told(f"{scheme}/action") != "stat" or _number(files, f"{pattern}/nr_accesses/max") != 0:
+    if files.text_if_any(f"{scheme}/action") != "stat" or _number(files, f"{pattern}/nr_accesses/max") != 0:
         return False
     if _number(files, f"{pattern}/age/min") * every_us < COLD_S * _US:
         return False
@@ -69,7 +69,7 @@ def _tells_cold_page_cache(files: Files, scheme: str, every_us: int) -> bool:
 
 
 def _rejects_anonymous(files: Files, filter_: str) -> bool:
-    words = tuple(files.told(f"{filter_}/{name}") for name in ("type", "matching", "allow"))
+    words = tuple(files.text_if_any(f"{filter_}/{name}") for name in ("type", "matching", "allow"))
     return words == ("anon", "Y", "N")
 
 
@@ -78,7 +78,7 @@ def _children(files: Files, directory: str) -> list[str]:
 
 
 def _number(files: Files, file: str) -> int:
-    text = files.told(file)
+    text = files.text_if_any(file)
     return int(text) if text.isdigit() else 0
 
 

@@ -140,7 +140,7 @@ def detect(cgroups: Cgroups) -> IdlePages | None:
     # In a container /sys may be there for reading alone.
     if not all(map(files.exists, (BITMAP, FLAGS, OWNERS))) or not os.access(files.path(BITMAP), os.W_OK):
         return None
-    zones = list(page_words(files.told("proc/zoneinfo")))
+    zones = list(page_words(files.text_if_any("proc/zoneinfo")))
     total = sum(map(len, zones))
     stride = max(-(-total // MOST_WORDS), 1)
     words = tuple(word for zone in zones for word in zone[::stride])

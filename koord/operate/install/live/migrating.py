@@ -136,7 +136,7 @@ class Migration:
     installed: bool
     "Whether koord is installed at all."
 
-    def told(self) -> list[str]:
+    def sentences(self) -> list[str]:
         return [said_of(step, self.theirs, self.settings.namespace) for step in self.steps]
 
 

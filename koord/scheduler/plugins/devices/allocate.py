@@ -203,5 +203,5 @@ def _granted(room: Room, request: Request, units: Iterable[Unit]) -> tuple[Grant
     grants = []
     for unit in sorted(units, key=lambda unit: unit.minor):
         vf = None if request.vf_selector is None else room.free_vf(unit, request)
-        grants.append(Grant(unit.minor, filled(request.each, unit), unit.id, () if vf is None else (vf,)))
+        grants.append(Grant(unit.minor, filled(request.per_device, unit), unit.id, () if vf is None else (vf,)))
     return tuple(grants)

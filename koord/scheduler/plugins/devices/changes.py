@@ -52,7 +52,7 @@ def _gone(room: Room, request: Request, fitting: int) -> Iterator[Change]:
 
 def _in_the_way(room: Room, request: Request, unit: Unit) -> tuple[str, ...]:
     """The pods that would have to leave a device for the request to fit; none where that is of no help."""
-    if any(unit.total.get(name, amount) < amount for name, amount in filled(request.each, unit)):
+    if any(unit.total.get(name, amount) < amount for name, amount in filled(request.per_device, unit)):
         return ()
     return tuple(sorted(room.usage.holders.get(unit.key, ())))
 

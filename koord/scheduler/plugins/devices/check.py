@@ -152,7 +152,7 @@ class ShareCheck(DeviceCheck):
         unit = machine.gpu_at.get(slot)
         if unit is None or not unit.total:
             return None
-        asked = filled(self._wanted.requests[0].each, unit)
+        asked = filled(self._wanted.requests[0].per_device, unit)
         if not has_left(unit, asked, _used(usage, unit)):
             return None
         return Granted(((GPU, (Grant(unit.minor, asked, unit.id),)),))
@@ -171,7 +171,7 @@ class ShareCheck(DeviceCheck):
             return None
         request, grants = self._wanted.requests[0], list[Grant]()
         for unit in machine.units[GPU]:
-            asked = filled(request.each, unit)
+            asked = filled(request.per_device, unit)
             if unit.total and has_left(unit, asked, _used(usage, unit)):
                 grants.append(Grant(unit.minor, asked, unit.id))
                 if len(grants) == request.count:

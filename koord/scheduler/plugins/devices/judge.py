@@ -187,7 +187,7 @@ class DeviceJudge(Judge, Explains):
             return "not where they must lie"
         if counting.needed > 1:
             return f"{number} on one node with enough left, {counting.needed} needed"
-        return _most_left(cells, counting, [name for name, _ in request.each if name in COUNTED[request.type]])
+        return _most_left(cells, counting, [name for name, _ in request.per_device if name in COUNTED[request.type]])
 
     def _told(self, row: Row) -> tuple[Machine, Mapping[str, str]] | None:
         """The devices of a row, and the labels of its node."""
@@ -263,7 +263,7 @@ def _no_score(row: Row, numbers: object) -> int:
 
 
 def _counting(request: Request, slots: int, view: View | None) -> _Counting:
-    asked = [(name, amount) for name, amount in request.each if name in COUNTED[request.type]]
+    asked = [(name, amount) for name, amount in request.per_device if name in COUNTED[request.type]]
     by_resource = tuple(
         (tuple(left(request.type, name, slot) for slot in range(slots)), amount) for name, amount in asked
     )

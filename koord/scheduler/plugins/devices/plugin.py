@@ -180,7 +180,7 @@ class DeviceShare(Plugin):
 
     def _services(self, cluster: Cluster) -> Mapping[str, Callable[[str], object]]:
         packs = self._packs
-        packing = {"packing": lambda _: rows_of(cluster, packs).told()} if packs else {}
+        packing = {"packing": lambda _: rows_of(cluster, packs).figures()} if packs else {}
         return {
             **packing,
             "nodeDeviceSummaries": lambda _: {node: self._told(node) for node in sorted(self._devices.machines)},

@@ -80,7 +80,7 @@ class Request:
     type: str
     count: int
     "Of devices; 0: of every one that the selector matches."
-    each: Amounts
+    per_device: Amounts
     "Of each device, sorted by name."
     selector: LabelMatcher = EVERYTHING
     vf_selector: LabelMatcher | None = None
@@ -100,7 +100,7 @@ class Request:
 
     @property
     def amounts(self) -> dict[str, int]:
-        return dict(self.each)
+        return dict(self.per_device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def _gpu(asked: Mapping[str, int], hint: DeviceHint, templates: Templates | None
     matching = templates.matching(per_device)
     if not matching:
         part = ", ".join(f"{render(name, amount)} {name}" for name, amount in per_device)
-        raise InvalidRequest(f"requests: {part} matches no template of any model; {templates.told()}")
+        raise InvalidRequest(f"requests: {part} matches no template of any model; {templates.listing()}")
     yield replace(request, templates=matching)
 
 

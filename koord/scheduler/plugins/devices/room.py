@@ -66,7 +66,7 @@ class Room:
         """Whether enough is left of a device. A resource that it does not name is not limited, unless nothing is left
         of it at all."""
         most = self.most[unit.type].get(unit.minor, _NOTHING) if unit.type in self.most else None
-        asked = filled(request.each, unit)
+        asked = filled(request.per_device, unit)
         return has_left(unit, asked, self.used(unit), None if most is None else dict(most.amounts))
 
     def free_vf(self, unit: Unit, request: Request) -> VF | None:

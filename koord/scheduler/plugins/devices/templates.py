@@ -49,7 +49,7 @@ class Templates:
                     matching_names.setdefault(model, name)
         return tuple(matching_names.items())
 
-    def told(self) -> str:
+    def listing(self) -> str:
         """For people whose pod asks for something else."""
         if not self.by_model:
             return f"no template is known (ConfigMap {self.source})"

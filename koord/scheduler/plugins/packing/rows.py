@@ -241,7 +241,7 @@ class PackingRows:
             return f"{begins} when prices are made again, within {RENEW_S / 60:.0f} minutes"
         return f"{begins} when {needed} GPU pods are known, {gpu_pods} are: of fewer, the usual mix cannot be told"
 
-    def told(self) -> dict[str, object]:
+    def figures(self) -> dict[str, object]:
         """The same for programs."""
         shapes = sorted(self._known.items(), key=lambda shape_share: -shape_share[1])[:TOLD]
         return {

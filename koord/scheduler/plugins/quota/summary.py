@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from koord.scheduler.plugins.quota.figures import figures
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.revoke import pods_of
 from koord.scheduler.plugins.quota.spec import written
-from koord.scheduler.plugins.quota.told import figures
 from koord.scheduler.plugins.quota.tree import Amounts, Quota, masked
 
 

@@ -15,7 +15,8 @@ giving_back     what one that was made smaller gives back
 growing         more room for one that is on its node
 lifecycle       what the status of a Reservation says, and when it ends
 keeper          which status must be written when
-told, service   what users are told
+diagnosis       why no reservation helped a pod, for its event
+service         answers for people who inspect the scheduler
 unused          CPUs and devices that are held and not used, for pictures
 plugin          all of it as a plugin
 """

@@ -92,7 +92,9 @@ def lacks(room: Room, requests: Amounts, annotations: Mapping[str, str]) -> bool
         return False
     for request in () if asks is None else asks.requests:
         having = granted.of(request.type)
-        short = (amount > dict(grant.amounts).get(name, amount) for grant in having for name, amount in request.each)
+        short = (
+            amount > dict(grant.amounts).get(name, amount) for grant in having for name, amount in request.per_device
+        )
         if len(having) < request.count or any(short):
             return True
     return False

@@ -22,6 +22,7 @@ from koord.scheduler.framework.remedy import Remedy
 from koord.scheduler.framework.stand_ins import StandIns
 from koord.scheduler.framework.writes import Patch, PreBind, Step, Tell, Write
 from koord.scheduler.plugins.reservation import lifecycle, service
+from koord.scheduler.plugins.reservation.diagnosis import diagnosis
 from koord.scheduler.plugins.reservation.judges import HolderJudge, OwnerJudge, Rooming
 from koord.scheduler.plugins.reservation.keeper import Keeper
 from koord.scheduler.plugins.reservation.kept_nodes import KeptNodes
@@ -31,7 +32,6 @@ from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koord.scheduler.plugins.reservation.room import Room
 from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.plugins.reservation.selector_index import SelectorIndex
-from koord.scheduler.plugins.reservation.told import diagnosis
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.insiders import CameOutOf, StandsFor
 from koord.scheduler.state.notes import Notes

@@ -68,7 +68,7 @@ class SelectorIndex:
             self._found.append(len({room.row for room in rooms_listed}))
         return rooms_listed
 
-    def told(self, names: Sequence[str], *, detail: bool) -> dict[str, object]:
+    def figures(self, names: Sequence[str], *, detail: bool) -> dict[str, object]:
         """For people who look into a running scheduler. `names`: of nodes, by row."""
 
         def counted(rooms: Iterable[Room]) -> dict[str, object]:

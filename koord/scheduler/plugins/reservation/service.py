@@ -21,8 +21,8 @@ def services_of(rooms: Rooms) -> Mapping[str, Callable[[str], object]]:
     names = rooms.cluster.table.names
     return {
         "nodeReservations/:nodeName": lambda node: node_told(rooms, node),
-        "reservationSelectorIndex": lambda _: rooms.index.told(names, detail=False),
-        "reservationSelectorIndex?detail=true": lambda _: rooms.index.told(names, detail=True),
+        "reservationSelectorIndex": lambda _: rooms.index.figures(names, detail=False),
+        "reservationSelectorIndex?detail=true": lambda _: rooms.index.figures(names, detail=True),
     }
 
 

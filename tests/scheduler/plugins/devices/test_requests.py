@@ -41,7 +41,7 @@ def asked(hint: str = "", *, of: dict[str, int]) -> Wanted:
 )
 def test_a_valid_request_is_divided_among_gpus(requests: dict[str, int], count: int, each: dict[str, int]) -> None:
     (request,) = asked(of=requests).requests
-    assert (request.count, {name.partition("/")[2]: amount for name, amount in request.each}) == (count, each)
+    assert (request.count, {name.partition("/")[2]: amount for name, amount in request.per_device}) == (count, each)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_cannot_be_given_is_refused_by_the_name_of_the_resource(requests: d
 )
 def test_other_devices_are_counted_as_their_hint_says(hint: str, amount: int, count: int, each: int) -> None:
     (request,) = asked(hint, of={"rdma": amount}).requests
-    assert (request.count, dict(request.each)) == (count, {"koordinator.sh/rdma": each})
+    assert (request.count, dict(request.per_device)) == (count, {"koordinator.sh/rdma": each})
 
 
 def test_nothing_is_asked_for_by_zeros_and_other_resources() -> None:

@@ -26,7 +26,7 @@ class Beats:
     def renewed(self, now_s: float, period_s: float) -> Beats:
         return replace(self, lease_s=now_s + period_s)
 
-    def told(self, now_s: float) -> Beats:
+    def reported(self, now_s: float) -> Beats:
         return replace(self, status_s=now_s + STATUS_S)
 
     def failed(self, now_s: float, period_s: float) -> Beats:

@@ -43,7 +43,7 @@ class _Binding:
     subjects: tuple[tuple[str, str], ...]
     "(index key, as an explanation shows it)"
 
-    def told(self, subject: str) -> str:
+    def reason_for(self, subject: str) -> str:
         kind = "RoleBinding" if self.key[0] else "ClusterRoleBinding"
         name = f"{self.key[1]}/{self.key[0]}" if self.key[0] else self.key[1]
         shown = next(shown for index_key, shown in self.subjects if index_key == subject)
@@ -114,7 +114,7 @@ class Authorizer:
                 continue
             for rule in rules:
                 if rule.allows(access):
-                    return True, f"RBAC: allowed by {binding.told(subject)}"
+                    return True, f"RBAC: allowed by {binding.reason_for(subject)}"
         return False, f"RBAC: {aggregate(faults)}" if faults else ""
 
     def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[RbacRule], list[str]]:

@@ -79,7 +79,7 @@ class NamespaceLoop:
             await empty(resource)
         if not counts:
             await asyncio.gather(*(empty(resource) for resource in resources if resource not in pods))
-        missing = (await self._served.known()).missing
+        missing = (await self._served.first_listed()).missing
         return Left(counts, finalizers, tuple(missing), tuple(sorted(failures)))
 
     async def _empty(

@@ -51,7 +51,7 @@ class ServedResources:
         if self._first.is_set():
             handler()
 
-    async def known(self) -> Resources:
+    async def first_listed(self) -> Resources:
         await self._first.wait()
         return self._known
 
@@ -66,7 +66,7 @@ class ServedResources:
 
     async def deletable(self) -> list[ApiResource]:
         """Each resource that can be listed and deleted, in the version that the server prefers."""
-        return preferred(await self.known())
+        return preferred(await self.first_listed())
 
     async def refresh(self) -> None:
         """Ask now. A failure leaves what is known."""

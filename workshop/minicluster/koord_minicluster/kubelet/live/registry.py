@@ -162,7 +162,7 @@ class NodeRegistry:
     async def _beat(self, name: str) -> None:
         await self.leases_in_time()
         now_s = self._clock.now()
-        self._beats[name] = self._beats[name].told(now_s)
+        self._beats[name] = self._beats[name].reported(now_s)
         try:
             await self._write_status(name)
         except NotFound:

@@ -92,7 +92,7 @@ def figures(quotas: Quotas, quota: Quota) -> QuotaFigures:
     )
 
 
-def quota_told(quotas: Quotas, name: str) -> QuotaFigures | None:
+def figures_named(quotas: Quotas, name: str) -> QuotaFigures | None:
     """One quota by its name; None where there is none."""
     quota = quotas.forest.quotas.get(name)
     return None if quota is None else figures(quotas, quota)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from koord.scheduler.plugins.reservation.diagnosis import EVENT
 from koord.scheduler.plugins.reservation.plugin import Reservation
-from koord.scheduler.plugins.reservation.told import EVENT
 from tests.scheduler.builders import node
 from tests.scheduler.reservations import World, pod, reservation
 
