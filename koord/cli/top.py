@@ -1,7 +1,7 @@
 """`koord top nodes` and `koord top pods`: capacity, requests and usage, by priority band.
 
-`koord top gangs` is in `top_gangs`, `koord top cpus` in `top_cpus`, `koord top devices` in `top_devices`,
-`koord top quotas` in `quota_tables`.
+`koord top gangs` is in `top_gangs`, `koord top pending` in `top_pending`, `koord top cpus` in `top_cpus`,
+`koord top devices` in `top_devices`, `koord top quotas` in `quota_tables`.
 """
 
 from __future__ import annotations
@@ -169,6 +169,32 @@ def gangs(namespace: str, watch: bool, kubeconfig: str | None, context: str | No
     from koord.cli.top_gangs import show_gangs
 
     return _repeated(watch, lambda: show_gangs(namespace, kubeconfig, context, output))
+
+
+@top.command(epilog="Example: koord top pending -n research")
+@namespaces_option("pending pods")
+@click.option(
+    "--scheduler",
+    "scheduler_url",
+    metavar="URL",
+    default="",
+    help="Address of the schedulers' health endpoint, where the leader lists reasons. Known beside a koord up.",
+)
+@watch_option
+@kube_options
+@output_option("table", "json", "yaml")
+def pending(
+    namespace: str, scheduler_url: str, watch: bool, kubeconfig: str | None, context: str | None, output: str
+) -> int:
+    """Show why pods are pending: each reason with its pods, then the pods, those that wait longest first.
+
+    The plugin and its nodes come from the scheduler. Where it cannot be asked, the reason of the pod's condition
+    counts.
+    """
+    from koord.cli.top_pending import show_pending
+
+    url = scheduler_url.rstrip("/")
+    return _repeated(watch, lambda: show_pending(namespace, url, kubeconfig, context, output))
 
 
 @top.command(epilog="Example: koord top quotas --bars")

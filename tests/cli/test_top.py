@@ -282,6 +282,20 @@ def test_pods_of_a_cluster(kubeconfig: str, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "there are no pods in none\n"
 
 
+def test_pending_pods_of_a_cluster(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["top", "pending", "--kubeconfig", kubeconfig]) == 0
+    text = capsys.readouterr()
+    assert text.out.startswith("1 pod is pending, the oldest for ")
+    rows = [line.split() for line in text.out.splitlines()]
+    assert ["shop/giant", "-", "-"] in [[row[0], *row[2:4]] for row in rows if row and row[0] == "shop/giant"]
+    assert "the address of the scheduler is not known" in text.err
+    assert run(["top", "pending", "--kubeconfig", kubeconfig, "-o", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert (listed["total"], listed["pods"][0]["pod"], listed["groups"][0]["reason"]) == (1, "shop/giant", "NotTried")
+    assert run(["top", "pending", "--kubeconfig", kubeconfig, "-n", "none"]) == 0
+    assert capsys.readouterr().out == "No pod is pending.\n"
+
+
 def test_a_pod_of_a_cluster_is_explained(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "shop/giant", "--kubeconfig", kubeconfig, "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
