@@ -386,7 +386,8 @@ export interface PodDetail {
   schedulerName: string;
   createdAtS: number;
   scheduledAtS: number | null;
-  asked: Record<string, string>;
+  askedMilli: number;
+  askedBytes: number;
   usedMilli: number | null;
   usedBytes: number | null;
   reason: string;

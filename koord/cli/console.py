@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from koord.kube.cluster_config import ClusterConfig
     from koord.kube.health import Address
     from koord.kube.serving_tls import ServingTls
+    from koord.operate.live.prometheus import Prometheus
 
 
 @click.command(
@@ -63,6 +64,25 @@ Example: koord console
     help="Address of the schedulers' health endpoint, where the leader lists why pods are pending; all addresses of"
     " the host name are asked. Known beside a koord up.",
 )
+@click.option(
+    "--prometheus",
+    "prometheus_url",
+    metavar="URL",
+    default="",
+    help="A Prometheus that scrapes koord: bands and worth over more time than the console has seen.",
+)
+@click.option(
+    "--prometheus-token-file",
+    "prometheus_token_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Has a bearer token for it.",
+)
+@click.option(
+    "--prometheus-ca",
+    "prometheus_ca",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Authority of its certificate.",
+)
 @click.option("--grafana", "grafana_url", metavar="URL", default="", help="Link to the boards of this Grafana.")
 @click.option(
     "--recording",
@@ -80,6 +100,9 @@ def console(
     sign_in: str | None,
     link_file: Path | None,
     scheduler_url: str,
+    prometheus_url: str,
+    prometheus_token_file: Path | None,
+    prometheus_ca: str | None,
     grafana_url: str,
     recording: Path | None,
     log_format: str,
@@ -99,10 +122,15 @@ def console(
         tether,
     )
 
-    for name, url in (("--scheduler", scheduler_url), ("--grafana", grafana_url)):
+    for name, url in (
+        ("--scheduler", scheduler_url),
+        ("--prometheus", prometheus_url),
+        ("--grafana", grafana_url),
+    ):
         if url and not url.startswith(("http://", "https://")):
             raise click.UsageError(f"{name} {url}: must be a URL, for example https://grafana.example.com")
     where, tls = _served_at(address, tls_cert_file, tls_private_key_file, tls_self_signed, sign_in)
+    prometheus, report_options = _prometheus(prometheus_url, prometheus_token_file, prometheus_ca)
     supervised = start(log_format)
 
     async def main() -> None:
@@ -124,7 +152,7 @@ def console(
 
             options = ConsoleOptions(
                 address=where,
-                cluster=name_of(config, context),
+                cluster=name_of(config, context, beside(kubeconfig)),
                 kubeconfig=kubeconfig,
                 context=context,
                 tls=tls,
@@ -132,6 +160,8 @@ def console(
                 data_dir=beside(kubeconfig),
                 scheduler_url=scheduler_url.rstrip("/"),
                 grafana_url=grafana_url.rstrip("/"),
+                prometheus=prometheus,
+                report_options=report_options,
                 recording=recording,
                 link_file=link_file,
                 on_link=lambda link: None if supervised else click.echo(f"the next link: {link}"),
@@ -141,8 +171,22 @@ def console(
     return shell.run_component(main, name="console")
 
 
-def name_of(config: ClusterConfig, context: str | None) -> str:
-    """The name of a cluster for people: the context that leads to it, or its address."""
+def _prometheus(url: str, token_file: Path | None, ca: str | None) -> tuple[Prometheus | None, tuple[str, ...]]:
+    """A Prometheus, and how koord report reads the same."""
+    from koord.operate.live.prometheus import Prometheus
+
+    if not url:
+        return None, ()
+    token = token_file.read_text().strip() if token_file is not None else ""
+    options = {"": url, "-token-file": token_file, "-ca": ca}
+    words = tuple(f"--prometheus{name}={value}" for name, value in options.items() if value)
+    return Prometheus(url, token=token, ca=ca), words
+
+
+def name_of(config: ClusterConfig, context: str | None, data_dir: Path | None) -> str:
+    """The name of a cluster for people: the context that leads to it, or its address; of a koord up, `local`."""
+    if data_dir is not None:
+        return "local"
     if context:
         return context
     origin, _, rest = config.origin.partition("context ")

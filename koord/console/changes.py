@@ -13,6 +13,12 @@ from koord.console.listings import Listing
 from koord.console.rows import EVICTIONS, MOVES, EventRow
 from koord.manager.rollout.state import Rollout
 
+_VERBS: Final = {
+    "evictPodSuccess": "evicted",
+    "QuotaOverused": "evicted, since its quota is overused:",
+    "Preempted": "preempted",
+    "Descheduled": "moved",
+}
 _KINDS: Final = {**dict.fromkeys(EVICTIONS, "eviction"), **dict.fromkeys(MOVES, "move")}
 
 
@@ -59,7 +65,7 @@ def changes(
                 "at_s": event.at_s,
                 "kind": kind,
                 "who": event.reporter,
-                "what": event.reason,
+                "what": f"{_VERBS[event.reason]} {name}",
                 "why": event.note,
                 "result": "done",
                 "object": f"pod {name}",

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from koord.console.shapes import BANDS, Series
+from koord.console.shapes import BANDS, Series, WorthMoment
 from koord.console.table import COLUMN, ClusterTable
 
 CLUSTER_STEP_S: Final = 10.0
@@ -21,13 +21,15 @@ NODE_STEP_S: Final = 60.0
 NODE_KEPT_S: Final = 2 * 3600.0
 UNKNOWN: Final = -1
 Resource = Literal["cpu", "memory"]
-_OF_CLUSTER: Final = ("capacity", *BANDS, "asked_prod", "lent", "held_back")
+_OF_CLUSTER: Final = ("capacity", *BANDS, "asked_prod", "lent", "held_back", "asked_lent")
 _OF_NODE: Final = (*BANDS, "held_back", "lent", "asked_prod", "memory")
+_OWN: Final = ("memory", "asked_lent")
+"""Columns that a series does not show."""
 _UNITS: Final[dict[Resource, Literal["milli-cores", "bytes"]]] = {"cpu": "milli-cores", "memory": "bytes"}
 
 
 class Courses:
-    """Rings of samples. `sample` is called once a second or so; it keeps what is due."""
+    """Rings of samples. `sample` is called once a second or so; the newest sample of a step is kept."""
 
     def __init__(self, now_s: float) -> None:
         self.since_s = now_s
@@ -43,25 +45,24 @@ class Courses:
 
     def sample(self, table: ClusterTable, now_s: float) -> None:
         cluster_at = int((now_s - self.since_s) // CLUSTER_STEP_S)
-        if cluster_at > self._cluster_at:
-            self._skip(cluster_at, self._cluster_at, self._cluster_size, *self._cluster.values())
-            self._cluster_at = cluster_at
-            sums, reports = table.sums(), bool(table.reports.any())
-            holds = bool(table.knows_held_back.any())
-            for resource, ring in self._cluster.items():
-                ring[cluster_at % self._cluster_size] = [
-                    sums[f"{resource}_capacity"],
-                    *(sums[f"{resource}_used_{band}"] if reports else UNKNOWN for band in BANDS),
-                    sums[f"{resource}_asked_prod"],
-                    sums[f"{resource}_lent"],
-                    sums["cpu_held_back"] if resource == "cpu" and holds else UNKNOWN,
-                ]
+        self._skip(cluster_at, self._cluster_at, self._cluster_size, *self._cluster.values())
+        self._cluster_at = cluster_at
+        sums, reports = table.sums(), bool(table.reports.any())
+        holds = bool(table.knows_held_back.any())
+        for resource, ring in self._cluster.items():
+            ring[cluster_at % self._cluster_size] = [
+                sums[f"{resource}_capacity"],
+                *(sums[f"{resource}_used_{band}"] if reports else UNKNOWN for band in BANDS),
+                sums[f"{resource}_asked_prod"],
+                sums[f"{resource}_lent"],
+                sums["cpu_held_back"] if resource == "cpu" and holds else UNKNOWN,
+                sums[f"{resource}_asked_mid"] + sums[f"{resource}_asked_batch"],
+            ]
         node_at = int((now_s - self.since_s) // NODE_STEP_S)
-        if node_at > self._node_at:
-            self._widen(len(table.names))
-            self._skip(node_at, self._node_at, self._node_size, self._nodes)
-            self._node_at = node_at
-            self._nodes[node_at % self._node_size, : len(table.names)] = _of_nodes(table)
+        self._widen(len(table.names))
+        self._skip(node_at, self._node_at, self._node_size, self._nodes)
+        self._node_at = node_at
+        self._nodes[node_at % self._node_size, : len(table.names)] = _of_nodes(table)
 
     def _widen(self, nodes: int) -> None:
         have = self._nodes.shape[1]
@@ -80,6 +81,25 @@ class Courses:
         ring, at = self._cluster[resource], self._cluster_at
         samples, t0_s = self._window(ring, at, self._cluster_size, CLUSTER_STEP_S, from_s, to_s)
         return self._series("cluster", resource, samples, t0_s, CLUSTER_STEP_S, points, _OF_CLUSTER)
+
+    def worth(self, from_s: float, to_s: float, points: int) -> tuple[WorthMoment, ...]:
+        """What was lent, asked for and used of the cluster's CPU."""
+        samples, t0_s = self._window(
+            self._cluster["cpu"], self._cluster_at, self._cluster_size, CLUSTER_STEP_S, from_s, to_s
+        )
+        merged = max(1, -(-len(samples) // max(1, points)))
+        names = ("lent", "asked_lent", "mid", "batch")
+        offered, lent, *used = (_averaged(samples[:, _OF_CLUSTER.index(name)], merged) for name in names)
+        return tuple(
+            WorthMoment(
+                at_s=t0_s + i * merged * CLUSTER_STEP_S,
+                offered_milli=offered[i] or 0,
+                lent_milli=lent[i] or 0,
+                used_milli=sum(values[i] or 0 for values in used),
+            )
+            for i in range(len(offered))
+            if offered[i] is not None and used[0][i] is not None
+        )
 
     def of_node(self, name: str, row: int, capacity: int, from_s: float, to_s: float, points: int) -> Series:
         ring = (
@@ -112,7 +132,7 @@ class Courses:
         names: tuple[str, ...],
     ) -> Series:
         merged = max(1, -(-len(samples) // max(1, points)))
-        columns = {name: _averaged(samples[:, i], merged) for i, name in enumerate(names) if name != "memory"}
+        columns = {name: _averaged(samples[:, i], merged) for i, name in enumerate(names) if name not in _OWN}
         return Series(
             scope=scope,
             resource=resource,
@@ -122,7 +142,7 @@ class Courses:
             **columns,
             source="server",
             since_at_s=self.since_s,
-            note="since the console started; longer ranges need --prometheus",
+            note="since the console started; koord console --prometheus URL shows more",
         )
 
 

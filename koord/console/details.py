@@ -10,7 +10,7 @@ from koord.console import shapes
 from koord.console.listings import neighbours, services_of, used_by
 from koord.console.numbers import bytes_text, cores, counted, duration, percent, share
 from koord.console.overview import NO_DETECTION, tenants_of
-from koord.console.reasons import Reason, groups_of
+from koord.console.reasons import LENT, Reason, groups_of
 from koord.console.rows import SLOWDOWNS, EventRow, PodRow
 from koord.console.shapes import (
     Find,
@@ -180,7 +180,8 @@ def pod_detail(
         scheduler_name=pod.scheduler_name,
         created_at_s=pod.created_at_s,
         scheduled_at_s=pod.scheduled_at_s,
-        asked={"cpu": f"{pod.cpu_milli}m", "memory": str(pod.memory_bytes)},
+        asked_milli=pod.cpu_milli,
+        asked_bytes=pod.memory_bytes,
         used_milli=None if used is None else used["cpu"],
         used_bytes=None if used is None else used["memory"],
         reason=reason.code if pod.is_pending else "",
@@ -200,10 +201,11 @@ def _pod_sentence(
     table: ClusterTable, pod: PodRow, reason: Reason, used: Mapping[str, int] | None, now_s: float
 ) -> tuple[Level, str]:
     if pod.is_pending:
-        on_nodes = f" on {counted(reason.nodes, 'node')}" if reason.nodes else ""
-        waits = duration(now_s - pod.created_at_s)
-        asks = f"it asks for {cores(pod.cpu_milli)} CPUs and {bytes_text(pod.memory_bytes)}"
-        return "warning", f"{pod.name} is pending for {waits}: {asks}; reason{on_nodes}: {reason.title}."
+        lent = "lent " if pod.band in LENT else ""
+        asks = f"it asks for {cores(pod.cpu_milli)} {lent}CPUs and {bytes_text(pod.memory_bytes)}"
+        if reason.nodes:
+            asks += f", and {counted(reason.nodes, 'node')} {'rejects' if reason.nodes == 1 else 'reject'} it"
+        return "warning", f"{pod.name} is pending: {asks}: {reason.title}."
     if pod.phase in ("Succeeded", "Failed"):
         return ("ok" if pod.phase == "Succeeded" else "warning"), f"{pod.name} has ended: {pod.phase.lower()}."
     if pod.ends:

@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from koord.console import shapes
-from koord.console.overview import UNBOUNDED
+from koord.console.numbers import natural
+from koord.console.overview import BUILT_IN_QUOTAS, UNBOUNDED
 from koord.console.paging import Column
 from koord.console.reasons import Reason
 from koord.console.rows import EVICTIONS, EventRow, PodRow
@@ -38,6 +39,7 @@ def _named(shape: type[shapes.Columns], values: Mapping[str, Column]) -> dict[st
 
 def nodes(table: ClusterTable, now_s: float, group: str = "", by: str = "pool") -> Listing:
     rows = [row for row in table.rows() if not group or table.group_of(row, by) == group]
+    rows.sort(key=lambda row: natural(table.names[row]))
     figures, reports = table.figures[rows], table.reports[rows].tolist()
     names = [table.names[row] for row in rows]
 
@@ -226,7 +228,7 @@ def quotas(listed: Sequence[QuotaTop], waiting: Iterable[PodRow]) -> Listing:
                     "runtime_bytes": quota.runtime.get(memory, 0),
                     "min_bytes": quota.min.get(memory, 0),
                     "max_bytes": _bounded(quota.max.get(memory)),
-                    "borrows_milli": max(0, used - least),
+                    "borrows_milli": 0 if quota.quota in BUILT_IN_QUOTAS else max(0, used - least),
                     "lends_milli": max(0, least - max(used, quota.request.get(cpu, 0))),
                     "pending": pending_in[quota.quota],
                 }

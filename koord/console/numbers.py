@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 from koord.api.text.counted import counted
 
-__all__ = ("bytes_text", "cores", "counted", "duration", "percent", "share")
+__all__ = ("bytes_text", "cores", "counted", "duration", "natural", "percent", "share")
 
 GIB = 1 << 30
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+@lru_cache(maxsize=1 << 14)
+def natural(name: str) -> tuple[tuple[str, int], ...]:
+    """Sorts names as people count: n2 before n10."""
+    parts = _DIGITS.split(name)
+    return tuple((text, int(digits)) for text, digits in zip(parts[::2], [*parts[1::2], "0"], strict=True))
 
 
 def cores(milli: int) -> str:

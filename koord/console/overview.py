@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from koord.api.protocol import names
 from koord.console import shapes
 from koord.console.numbers import cores, counted, duration
 from koord.console.reasons import Reason, groups_of
@@ -26,6 +27,8 @@ MOST_TENANTS: Final = 8
 MOST_GROUPS: Final = 5
 NO_DETECTION: Final = "interference detection is off: turn on the gate InterferenceDetection of koord agent"
 HOUR_S: Final = 3600.0
+BUILT_IN_QUOTAS: Final = frozenset({names.QUOTA_ROOT, names.QUOTA_SYSTEM, names.QUOTA_DEFAULT})
+"""Quotas that koord makes: nobody's guarantee."""
 UNBOUNDED: Final = 1 << 53
 OVERLOADED_PERMILLE: Final = 950
 _ORDER: Final[dict[Level, int]] = {"critical": 0, "warning": 1, "ok": 2}
@@ -73,7 +76,9 @@ def overview_of(table: ClusterTable, about: Circumstances) -> Overview:
         slowed_why_null="" if about.detects else NO_DETECTION,
     )
     attention = sorted(_attention(table, about), key=lambda item: _ORDER[item.level])
-    tenants = [*tenants_of(about.quotas, (pod for pod, _ in about.pending))]
+    tenants = tenants_of(
+        (quota for quota in about.quotas if quota.quota not in BUILT_IN_QUOTAS), (pod for pod, _ in about.pending)
+    )
     leaves = [tenant for tenant in tenants if tenant.parent or not any(t.parent == tenant.quota for t in tenants)]
     busiest = sorted(leaves, key=lambda tenant: (-tenant.used_milli, tenant.quota))
     level: Level = attention[0].level if attention else "ok"

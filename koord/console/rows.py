@@ -74,6 +74,7 @@ class PodRow(Row, frozen=True, gc=False):
     since_at_s: float
     "When it became pending, or was created."
     quota: str
+    "The name in its label; in the table, of the quota that counts it."
     gang: str
     owner: str
     "KIND/NAME of its controller."

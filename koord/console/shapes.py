@@ -370,7 +370,7 @@ class Series(Shape, frozen=True):
     since_at_s: float
     "The source has nothing older."
     note: str
-    "For example: since the console started, 12 minutes ago; longer ranges need --prometheus."
+    "For example: since the console started; koord console --prometheus URL shows more."
 
 
 # Lists.
@@ -583,8 +583,8 @@ class PodDetail(Shape, frozen=True):
     scheduler_name: str
     created_at_s: float
     scheduled_at_s: float | None
-    asked: dict[str, str]
-    "Requests, as in the pod."
+    asked_milli: int
+    asked_bytes: int
     used_milli: int | None
     used_bytes: int | None
     reason: str
@@ -681,7 +681,7 @@ class WorthAnswer(Shape, frozen=True):
     total: WorthRow
     rows: tuple[WorthRow, ...]
     course: tuple[WorthMoment, ...]
-    "Empty without history."
+    "From Prometheus, else as the console saw it since it started."
     right_sizing: Any
     "What right-sizing would save: `total` and `workloads`, with `cores`, `gib` and `nodes`."
     notes: tuple[str, ...]

@@ -8,9 +8,10 @@ addition. A node keeps its row until the process ends; a row without a node is e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,6 +63,11 @@ class ClusterTable:
         self.pods_in: Counter[str] = Counter()
         "Pods by namespace."
         self.services_ready = self.services_total = 0
+        self._quota_of: Callable[[str, str], str] = lambda label, namespace: label
+        self._quotas: dict[tuple[str, str], str] = {}
+        "Quotas by label and namespace of pods, as far as pods asked."
+        self._labels: dict[str, str] = {}
+        "The quota in the label of a pod, by key, where another one counts it."
         self._config: SloConfig | None = None
         self._stale: set[str] = set()
         "Names of nodes to recompute."
@@ -91,6 +97,7 @@ class ClusterTable:
             self._forget(old)
         if new is None:
             return
+        new = self._counted(new)
         self.pods[new.key] = new
         self.pods_in[new.namespace] += 1
         if new.node and not new.ends:
@@ -108,12 +115,41 @@ class ClusterTable:
             if not self.pods_in[old.namespace]:
                 del self.pods_in[old.namespace]
         self.pending.pop(old.key, None)
+        self._labels.pop(old.key, None)
         if old.node:
             self.on_node.get(old.node, {}).pop(old.key, None)
             self._stale.add(old.node)
         if old.is_service:
             self.services_total -= 1
             self.services_ready -= old.ready
+
+    def _counted(self, pod: PodRow) -> PodRow:
+        """The pod with the quota that counts it."""
+        pair = (pod.quota, pod.namespace)
+        quota = self._quotas.get(pair)
+        if quota is None:
+            quota = self._quotas[pair] = self._quota_of(*pair)
+        if quota == pod.quota:
+            return pod
+        self._labels[pod.key] = pod.quota
+        return msgspec.structs.replace(pod, quota=quota)
+
+    def quotas_changed(self, quota_of: Callable[[str, str], str]) -> None:
+        """`quota_of`: the quota of a pod, by label and namespace."""
+        before, self._quota_of = self._quotas, quota_of
+        self._quotas = {pair: quota_of(*pair) for pair in before}
+        if self._quotas == before:
+            return
+        for key, pod in tuple(self.pods.items()):
+            label = self._labels.get(key, pod.quota)
+            if before[label, pod.namespace] == self._quotas[label, pod.namespace]:
+                continue
+            raw = msgspec.structs.replace(pod, quota=label)
+            self._labels.pop(key, None)
+            counted = self.pods[key] = self._counted(raw)
+            for pods in (self.pending, self.on_node.get(pod.node, {})):
+                if key in pods:
+                    pods[key] = counted
 
     def configured(self, config: SloConfig | None) -> None:
         """slo-controller-config changed: other nodes may lend."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from koord.admission.quota_topology import QuotaTopology
 from koord.api.protocol import names
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.scheduler.plugins.quota.spec import QuotaSpec, quota_spec
@@ -51,6 +52,17 @@ def quotas_of(objects: Iterable[ElasticQuota]) -> list[QuotaTop]:
     rows = [row for name in below.get("", ()) for row in walk(name, 0)]
     # Quotas whose parents form a circle have no parent.
     return rows + [row for name in sorted(by_name) for row in walk(name, 0)]
+
+
+def quota_of_pods(objects: Iterable[ElasticQuota]) -> Callable[[str, str], str]:
+    """The name of a pod's quota, by its label and its namespace; empty where no quota counts it."""
+    topology = QuotaTopology.of(objects)
+
+    def quota_of(label: str, namespace: str) -> str:
+        name = topology.name_for(label, namespace, default=True) if topology else label
+        return "" if topology and topology.get(name) is None else name
+
+    return quota_of
 
 
 def _top(spec: QuotaSpec, quota: ElasticQuota, depth: int) -> QuotaTop:

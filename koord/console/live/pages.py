@@ -7,7 +7,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from koord.console.live.commands import Commands
 from koord.console.live.guard import Refused
 from koord.console.live.server import Answer, Ask, Server
 from koord.console.live.world import World
+from koord.console.numbers import duration
 from koord.console.paging import DEFAULT_LIMIT, MOST, PageQuery, page_of
 from koord.console.reasons import groups_of, pending_sentence, reason_of
 from koord.console.settings import rollouts_of, settings_of
@@ -32,6 +33,7 @@ from koord.manager.node_resource.explain import NodeExplanation
 from koord.offline.live.node_snapshot import node_snapshot
 from koord.offline.live.snapshot import merged
 from koord.offline.node_resources import explain_node
+from koord.operate.since import parse as since_s
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +41,16 @@ SOON_S: Final = 0.5
 """An explanation that takes longer is answered with a ticket."""
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _SINCE: Final = re.compile(r"[0-9]{1,4}[mhdw]")
+COURSE_POINTS: Final = 120
+_NODE_SIZE: Final = (("cores", "--node-cpu", 32.0), ("gib", "--node-memory", 128.0), ("price", "--node-price", 0.0))
+"""The node to compare with: in the query, and as an option of koord report."""
 _BY: Final[dict[str, shapes.WorthBy]] = {"namespace": "namespace", "quota": "quota", "workload": "workload"}
 NOTHING: Final = Manifests((), (), (), {})
 
 
 class Pages:
-    def __init__(self, server: Server, world: World, commands: Commands) -> None:
-        self._world, self._commands = world, commands
+    def __init__(self, server: Server, world: World, commands: Commands, report_options: Sequence[str] = ()) -> None:
+        self._world, self._commands, self._report_options = world, commands, report_options
         self._tasks: set[asyncio.Task[None]] = set()
         for path, handler in (
             ("/nodes", self._nodes),
@@ -265,8 +270,15 @@ class Pages:
         by, since = _BY[ask.choice("by", *_BY)], ask.text("since", "24h")
         if not _SINCE.fullmatch(since):
             raise Refused(400, "query since", f"is {since[:20]!r}; it must be a duration, for example 7d or 12h")
-        report = await self._commands.json(ask.viewer, "report", "--since", since)
-        return worth_of(report, by, since)
+        sizes = []
+        for name, option, otherwise in _NODE_SIZE:
+            if name in ask.request.query:
+                least = 0.0 if name == "price" else 0.1
+                sizes.append(f"{option}={ask.number(name, otherwise, least, 1e9):g}")
+        report = await self._commands.json(ask.viewer, "report", "--since", since, *self._report_options, *sizes)
+        now_s = time.time()
+        seen = self._world.courses.worth(now_s - since_s(since), now_s, COURSE_POINTS)
+        return worth_of(report, by, since, sizes, seen)
 
     # What handlers share.
 
@@ -301,8 +313,10 @@ def _hours(hours: float) -> str:
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}" if hours < 1 else f"{hours:.1f}"
 
 
-def worth_of(report: dict[str, Any], by: shapes.WorthBy, since: str) -> WorthAnswer:
-    """What `koord report -o json` prints, for the page."""
+def worth_of(
+    report: dict[str, Any], by: shapes.WorthBy, since: str, sizes: Sequence[str], seen: Sequence[WorthMoment]
+) -> WorthAnswer:
+    """What `koord report -o json` prints, for the page. `seen`: the course as the console saw it."""
 
     def row(name: str, part: dict[str, Any]) -> WorthRow:
         return WorthRow(
@@ -319,11 +333,12 @@ def worth_of(report: dict[str, Any], by: shapes.WorthBy, since: str) -> WorthAns
     total, offered = report["total"], report["offered"]
     hours, used, nodes = total["lent"]["coreHours"], total["used"]["coreHours"], total["saved"]["nodeHours"]
     sentence = (
-        f"In {since}, jobs got {_hours(hours)} core-hours that services had left idle, and used {_hours(used)} of"
-        f" them: as much as {_hours(nodes)} hours of nodes."
+        f"In the last {duration(since_s(since))}, jobs got {_hours(hours)} core-hours that services left idle, and used"
+        f" {_hours(used)} of them: as much as {_hours(nodes)} hours of nodes."
     )
     if not hours:
-        sentence = f"In {since}, no job ran on lent resources."
+        sentence = f"In the last {duration(since_s(since))}, no job ran on lent resources."
+    course = tuple(WorthMoment(**moment) for moment in report.get("course", ()))
     return WorthAnswer(
         sentence=sentence,
         by=by,
@@ -333,8 +348,8 @@ def worth_of(report: dict[str, Any], by: shapes.WorthBy, since: str) -> WorthAns
         offered_gib_hours=offered["gibHours"],
         total=row("all", total),
         rows=tuple(row(part[by], part) for part in report[f"{by}s"]),
-        course=tuple(WorthMoment(**moment) for moment in report.get("course", ())),
+        course=course or tuple(seen),
         right_sizing=report["rightSizing"],
         notes=tuple(report["notes"]),
-        command=f"koord report --since {since} --by {by}",
+        command=" ".join((f"koord report --since {since} --by {by}", *sizes)),
     )

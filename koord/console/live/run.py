@@ -12,6 +12,7 @@ from pathlib import Path
 from koord.console.live.acts import Acts
 from koord.console.live.commands import Commands
 from koord.console.live.guard import COOKIE, Guard
+from koord.console.live.history import History
 from koord.console.live.pages import Pages
 from koord.console.live.scheduler_reasons import follow_scheduler
 from koord.console.live.server import Options, Server
@@ -22,6 +23,7 @@ from koord.kube.client import Client
 from koord.kube.health import Address
 from koord.kube.listening import serving
 from koord.kube.serving_tls import ServingTls
+from koord.operate.live.prometheus import Prometheus
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,9 @@ class ConsoleOptions:
     "Of a running koord up."
     scheduler_url: str = ""
     grafana_url: str = ""
+    prometheus: Prometheus | None = None
+    report_options: tuple[str, ...] = ()
+    "Of koord report: how it reads the same Prometheus."
     recording: Path | None = None
     "Of koord sim record."
     link_file: Path | None = None
@@ -74,8 +79,9 @@ async def run(client: Client, options: ConsoleOptions, ready: Callable[[str], No
             options.on_link(written)
 
         guard = Guard(viewers, own, secure=secure, new_link=new_link)
-        server = Server(world, guard, Options(grafana_url=options.grafana_url, secure=secure))
-        Pages(server, world, commands)
+        history = History(options.prometheus) if options.prometheus is not None else None
+        server = Server(world, guard, Options(grafana_url=options.grafana_url, history=history, secure=secure))
+        Pages(server, world, commands, options.report_options)
         await stack.enter_async_context(Acts(server, world, commands))
         context = options.tls.context if options.tls is not None else None
         port = await stack.enter_async_context(

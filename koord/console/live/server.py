@@ -22,8 +22,9 @@ from aiohttp import web
 from koord import __version__
 from koord.api.machinery.faults import BadInput
 from koord.console import rights, shapes
-from koord.console.courses import Resource
+from koord.console.courses import CLUSTER_KEPT_S, NODE_KEPT_S, Resource
 from koord.console.live.guard import Guard, Refused, Session, protect
+from koord.console.live.history import History
 from koord.console.live.viewers import Viewer
 from koord.console.live.world import World
 from koord.console.node_map import map_of, silhouettes_of
@@ -31,6 +32,7 @@ from koord.console.overview import health_sentence
 from koord.console.ring import Event
 from koord.console.shapes import ACTS, Error, Me
 from koord.kube.errors import ApiError, Forbidden, NotFound
+from koord.operate.worth import ReportError
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ MOST_STREAMS: Final = 200
 LONGEST_BODY: Final = 1 << 16
 MOST_POINTS: Final = 2000
 MOST_BINS: Final = 2000
+HISTORY_FROM_S: Final = 60.0
+"""How much of a range the console must have missed before Prometheus is asked."""
 TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -108,7 +112,7 @@ class Answer:
 @dataclass(slots=True)
 class Options:
     grafana_url: str = ""
-    has_prometheus: bool = False
+    history: History | None = None
     secure: bool = False
     streams: int = field(default=0)
 
@@ -254,7 +258,7 @@ class Server:
             namespaces="all" if allowed is None else tuple(sorted(allowed)),
             csrf=ask.session.csrf,
             started_at_s=world.started_at_s,
-            has_prometheus=self._options.has_prometheus,
+            has_prometheus=self._options.history is not None,
             grafana_url=self._options.grafana_url,
         )
 
@@ -292,14 +296,31 @@ class Server:
         to_s = ask.number("to_s", now_s, 1e9, 4e9)
         if scope == "cluster":
             resource: Resource = "memory" if ask.choice("resource", "cpu", "memory") == "memory" else "cpu"
-            return world.courses.of_cluster(resource, from_s, to_s, points)
+            seen = world.courses.of_cluster(resource, from_s, to_s, points)
+            capacity = world.table.sums()[f"{resource}_capacity"]
+            return await self._with_history(seen, "", resource, capacity, from_s, to_s, points)
         kind, _, name = scope.partition("/")
         row = world.table.row_of.get(name)
         if kind != "node" or row is None:
             raise Refused(404, "query scope", f"is {scope[:80]!r}; it must be cluster or node/NAME")
         ask.choice("resource", "cpu")
         capacity = world.table.of_row(row)["cpu_capacity"]
-        return world.courses.of_node(name, row, capacity, from_s, to_s, points)
+        seen = world.courses.of_node(name, row, capacity, from_s, to_s, points)
+        return await self._with_history(seen, name, "cpu", capacity, from_s, to_s, points)
+
+    async def _with_history(
+        self, seen: shapes.Series, node: str, resource: Resource, capacity: int, from_s: float, to_s: float, points: int
+    ) -> shapes.Series:
+        """From Prometheus, if the console itself saw only a part of the range."""
+        history = self._options.history
+        kept_s = CLUSTER_KEPT_S if not node else NODE_KEPT_S
+        oldest_s = max(seen.since_at_s, time.time() - kept_s)
+        if history is None or from_s > oldest_s - HISTORY_FROM_S:
+            return seen
+        try:
+            return await history.series(node, resource, capacity, from_s, to_s, points)
+        except ReportError as error:
+            return msgspec.structs.replace(seen, note=f"{seen.note}; {error}")
 
     async def _health(self, ask: Ask) -> shapes.HealthAnswer:
         status = self._world.status or await self._world.look_at_health()
@@ -335,7 +356,9 @@ class Server:
         end = self._world.listen(heard, topics)
         try:
             await response.prepare(request)
-            await self._stream(response, queue, late, topics, request.headers.get("Last-Event-ID", ""), ask)
+            # A page that follows other topics opens another stream, which says where the last one was.
+            last_id = request.headers.get("Last-Event-ID") or request.query.get("from", "")
+            await self._stream(response, queue, late, topics, last_id, ask)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:

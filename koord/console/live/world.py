@@ -49,7 +49,7 @@ from koord.kube.served import until_served
 from koord.kube.store import Delta
 from koord.manager.config_in_force import in_force, last_valid
 from koord.manager.rollout.state import Rollout, parse
-from koord.offline.quotas import QuotaTop, quotas_of
+from koord.offline.quotas import QuotaTop, quota_of_pods, quotas_of
 from koord.operate.endpoints import Endpoints, read_endpoints
 from koord.operate.facts import Facts
 from koord.operate.health import Status, judge
@@ -118,6 +118,7 @@ class World:
         self.events: dict[str, EventRow] = {}
         self.quota_objects: dict[str, ElasticQuota] = {}
         self.quotas: list[QuotaTop] = []
+        self._quotas_changed = False
         self.rollouts: dict[str, Rollout] = {}
         self.rollout_faults: list[str] = []
         self.acts: Mapping[str, str] = {}
@@ -215,8 +216,7 @@ class World:
             self.quota_objects.pop(delta.key, None)
         else:
             self.quota_objects[delta.key] = delta.new
-        self.quotas = []
-        self._dirty = True
+        self._quotas_changed = self._dirty = True
 
     def _config_map(self, delta: Delta[ConfigMap]) -> None:
         name = delta.key.partition("/")[2]
@@ -256,8 +256,10 @@ class World:
 
     def _tick(self) -> None:
         now_s = time.time()
-        if not self.quotas and self.quota_objects:
+        if self._quotas_changed:
+            self._quotas_changed = False
             self.quotas = quotas_of(self.quota_objects.values())
+            self.table.quotas_changed(quota_of_pods(self.quota_objects.values()))
         if self.config is None and self._ready_config():
             self._configure()
         changed = self.table.refresh(now_s)

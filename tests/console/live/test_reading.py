@@ -159,6 +159,9 @@ def test_changes_come_as_events_and_a_reader_that_comes_back_misses_none(served:
     with stream(operator, "map", last_id) as events:
         _, _, delta = next(event for event in events if event[1] == "map" and "n2" in event[2]["names"])
         assert not delta["marks"][delta["names"].index("n2")] & 8
+    with stream(operator, f"map,node/n1&from={last_id}") as events:
+        _, _, delta = next(event for event in events if event[1] == "map" and "n2" in event[2]["names"])
+        assert not delta["marks"][delta["names"].index("n2")] & 8, "a page that follows more resumes, too"
     with stream(operator, "map", "00000000-5") as events:
         assert next(events)[1] == "reset", "the ids of another process mean nothing here"
 
