@@ -102,9 +102,12 @@ function Form({ wanted }: { wanted: Wanted }): JSX.Element {
   const changed = Object.entries(values).filter(([name, value]) => value !== startOf(data, name));
   const settingsOf = (): Record<string, SettingValue> => {
     if (!policy) return Object.fromEntries(changed.map(([name, value]) => [name, value === "" ? null : Number(value)]));
-    return { resource: values.resource ?? "cpu", policy: values.policy ?? "", ...(values.markPercent ? { markPercent: Number(values.markPercent) } : {}) };
+    const chosen: Record<string, SettingValue> = {};
+    for (const resource of ["cpu", "memory"]) if (values[resource]) chosen[resource] = values[resource];
+    if (values.cpu === MARKED && values.markPercent) chosen.markPercent = Number(values.markPercent);
+    return chosen;
   };
-  const ready = policy ? !!values.policy : changed.length > 0;
+  const ready = policy ? !!(values.cpu || values.memory) : changed.length > 0;
   const submit = (event: Event): void => {
     event.preventDefault();
     if (ready) stage.value = { is: "preview", wanted: { act: wanted.act, scope, settings: settingsOf() }, preview: null, changed: [] };
@@ -155,11 +158,18 @@ function Form({ wanted }: { wanted: Wanted }): JSX.Element {
   );
 }
 
+/** The policy that has a mark. */
+const MARKED = "adaptive";
+const POLICIES: Record<string, string> = {
+  adaptive: "what services will leave, as koord predicts it",
+  usage: "what services do not use now",
+  maxUsageRequest: "what services neither use nor ask for",
+  request: "what services do not ask for",
+};
+
 const startOf = (data: Settings | null, name: string): string => String(data?.thresholds.find((each) => each.name === name)?.own ?? "");
 
 function PolicyFields({ data, values, set }: { data: Settings; values: Record<string, string>; set: (name: string) => (event: { currentTarget: HTMLInputElement | HTMLSelectElement }) => void }): JSX.Element {
-  const resource = values.resource ?? "cpu";
-  const choices = data.policyChoices[resource] ?? [];
   return (
     <>
       {data.policies.map((policy, i) => (
@@ -168,27 +178,25 @@ function PolicyFields({ data, values, set }: { data: Settings; values: Record<st
           {policy.markPercent !== null && ` at ${policy.markPercent}%`}, memory by {policy.memory}, set in {policy.setIn}
         </p>
       ))}
-      <label class="field">
-        <span>Resource</span>
-        <select value={resource} onChange={set("resource")}>
-          {Object.keys(data.policyChoices).map((each) => (
-            <option key={each}>{each}</option>
-          ))}
-        </select>
-      </label>
-      <label class="field">
-        <span>Policy</span>
-        <select value={values.policy ?? ""} onChange={set("policy")} required>
-          <option value="">choose…</option>
-          {choices.map((each) => (
-            <option key={each}>{each}</option>
-          ))}
-        </select>
-      </label>
-      <label class="field">
-        <span>Mark in percent, if the policy has one</span>
-        <input type="number" min={1} max={100} step={1} value={values.markPercent ?? ""} onInput={set("markPercent")} />
-      </label>
+      {(["cpu", "memory"] as const).map((resource) => (
+        <label class="field" key={resource}>
+          <span>{resource === "cpu" ? "CPU" : "Memory"}</span>
+          <select value={values[resource] ?? ""} onChange={set(resource)}>
+            <option value="">as it is</option>
+            {data.policyChoices[resource]?.map((name) => (
+              <option key={name} value={name}>
+                {name}: {POLICIES[name] ?? ""}
+              </option>
+            ))}
+          </select>
+        </label>
+      ))}
+      {values.cpu === MARKED && (
+        <label class="field">
+          <span>CPU usage of a node that batch must not exceed (percent, 1 to 100)</span>
+          <input type="number" min={1} max={100} step={1} placeholder="85" value={values.markPercent ?? ""} onInput={set("markPercent")} />
+        </label>
+      )}
     </>
   );
 }

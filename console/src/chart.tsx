@@ -40,6 +40,13 @@ function layersOf(series: Series, withHeld: boolean): Layers {
   return { bands, x, tops, asked, held, capacity, most: Math.max(capacity, ...drawn) };
 }
 
+/** Times of the axis, each once, and with days where there are several. At the right end there is room for "now". */
+function timesOf(splits: number[], before: number): string[] {
+  const span = splits.length ? splits.at(-1)! - splits[0]! : 0;
+  const texts = splits.map((at) => (span > 86400 ? moment(at) : clock(at, span < 240)));
+  return texts.map((text, i) => (text === texts[i - 1] || splits[i]! > before ? "" : text));
+}
+
 function ticksOf(most: number): number[] {
   const rough = most / 4 || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -58,6 +65,8 @@ export function BandChart(props: {
   height: number;
   line?: Line | undefined;
   held?: boolean;
+  /** Where the figures come from. */
+  note: string;
   onRead: (text: string) => void;
 }): JSX.Element {
   const { series } = props;
@@ -113,6 +122,10 @@ export function BandChart(props: {
       };
       if (rule) dashed(rule.value, rule.text, colour(rule.colour));
       let at = seen.x.length - 1;
+      context.fillStyle = dim;
+      context.textAlign = "right";
+      context.fillText("now", right, u.bbox.top + u.bbox.height + 10 * ratio);
+      context.textAlign = "left";
       const last = seen.tops.at(-1) ?? [];
       while (at > 0 && last[at] == null) at--;
       if (seen.asked && seen.asked[at] != null) {
@@ -149,8 +162,8 @@ export function BandChart(props: {
             grid: hidden,
             size: 24,
             gap: 4,
-            space: 90,
-            values: (_, splits) => splits.map((at) => (splits.length && splits.at(-1)! - splits[0]! > 86400 ? moment(at) : clock(at))),
+            space: width < 480 ? 72 : 96,
+            values: (u, splits) => timesOf(splits, u.posToVal(u.bbox.width / devicePixelRatio - 64, "x")),
           },
           { ...axis, size: LEFT, gap: 6, splits: () => ticksOf(now.current.layers.most), values: (_, all) => all.map((v) => count(v)) },
         ],
@@ -188,9 +201,12 @@ export function BandChart(props: {
   return (
     <div class="chart" ref={box}>
       <div class="plot" role="img" aria-label={summary} style={{ height: `${props.height}px` }} />
-      <button class="small dim link" aria-expanded={asTable} onClick={() => setAsTable(!asTable)} style={{ minHeight: "24px" }}>
-        {asTable ? "Hide the table" : "As a table"}
-      </button>
+      <p class="small dim">
+        {props.note}{" "}
+        <button class="link" aria-expanded={asTable} onClick={() => setAsTable(!asTable)} style={{ minHeight: "24px" }}>
+          {asTable ? "Hide the table" : "As a table"}
+        </button>
+      </p>
       {asTable && <SeriesTable series={series} layers={layers} />}
     </div>
   );

@@ -113,6 +113,8 @@ interface Group {
 function groupsOf(answer: MapAnswer): Group[] {
   const rows: number[][] = answer.groups.map(() => []);
   answer.names.forEach((name, row) => void (name && rows[answer.group[row]!]!.push(row)));
+  // Nodes without the label, where no node has it, need no heading that says so.
+  const single = answer.groups.filter((_, i) => rows[i]!.length).length === 1;
   const groups = answer.groups.map((name, i) => {
     let [used, capacity, held] = [0, 0, 0];
     for (const row of rows[i]!) {
@@ -125,7 +127,7 @@ function groupsOf(answer: MapAnswer): Group[] {
     const parts = [`${count(rows[i]!.length)} ${rows[i]!.length === 1 ? "node" : "nodes"}`];
     if (capacity) parts.push(`${percent(used, capacity)} of CPU used`);
     if (held >= 1000) parts.push(`${amount(held / 1000)} cores held back`);
-    return { name, rows: rows[i]!, say: parts.join(" · ") };
+    return { name: single && name.startsWith("no ") ? "all nodes" : name, rows: rows[i]!, say: parts.join(" · ") };
   });
   const byName = new Intl.Collator("en", { numeric: true });
   for (const group of groups) group.rows.sort((a, b) => byName.compare(answer.names[a]!, answer.names[b]!));

@@ -118,7 +118,7 @@ export function Card(props: {
       <header>
         <h2>{props.title}</h2>
         {props.tools}
-        {props.say != null && <span class={`say${props.sayWide ? " wide" : ""}`}>{props.say}</span>}
+        {props.say && <span class={`say${props.sayWide ? " wide" : ""}`}>{props.say}</span>}
         {props.command && <Copy command={props.command} />}
       </header>
       {props.children}

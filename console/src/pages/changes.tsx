@@ -1,16 +1,18 @@
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { useLoaded } from "../api";
-import { ActButton, show, undo } from "../acts";
+import { ActButton, begin, show, undo } from "../acts";
 import { count, duration, moment, NONE, plural, utc } from "../format";
 import { Card, Empty, Freshness, Head, Panel } from "../parts";
 import { part } from "../router";
 import type { ActName, ChangeColumns, Rollouts, RolloutState } from "../shapes";
 import { Filter, Table, useList, type Column } from "../table";
 
+/** What ids of roll-outs begin with. */
+const ROLLOUT = "rollout/";
 const COLUMNS: Column<ChangeColumns>[] = [
   { title: "When", cell: (c, i) => <span class="nowrap" title={utc(c.atS[i]!)}>{moment(c.atS[i]!)}</span> },
-  { title: "Who", wideOnly: true, cell: (c, i) => <span class="dim">{c.who[i] || NONE}</span> },
+  { title: "Who", wideOnly: true, cell: (c, i) => <span class="dim nowrap">{c.who[i] || NONE}</span> },
   {
     title: "What",
     cell: (c, i) => (
@@ -27,8 +29,7 @@ const COLUMNS: Column<ChangeColumns>[] = [
           c.what[i]
         )}
         <div class="dim small">
-          {c.object[i]}
-          {c.why[i] && ` · ${c.why[i]}`}
+          {[c.kind[i] === "act" || c.kind[i] === "rollout" ? c.object[i] : "", c.why[i]].filter(Boolean).join(" · ")}
         </div>
       </>
     ),
@@ -38,7 +39,12 @@ const COLUMNS: Column<ChangeColumns>[] = [
     title: "Undo",
     cell: (c, i) =>
       c.canUndo[i] ? (
-        <button class="link small" style={{ minHeight: "24px" }} onClick={() => void undo(c.id[i]!)} aria-label={`Undo: ${c.what[i]}`}>
+        <button
+          class="link small"
+          style={{ minHeight: "24px" }}
+          onClick={() => (c.kind[i] === "rollout" ? begin({ act: "rollout-undo", scope: { feature: c.id[i]!.slice(ROLLOUT.length) } }) : void undo(c.id[i]!))}
+          aria-label={`Undo: ${c.what[i]}`}
+        >
           Undo…
         </button>
       ) : (
@@ -84,7 +90,7 @@ export function Changes({ id }: { id: string }): JSX.Element {
                     <thead>
                       <tr>
                         <th>Feature</th>
-                        <th>Steps</th>
+                        <th class="wide-only">Steps</th>
                         <th class="wide-only">Since</th>
                         <th class="wide-only">Unready, slowed, evicted of their limits</th>
                         <th>
@@ -105,7 +111,7 @@ export function Changes({ id }: { id: string }): JSX.Element {
             }
           </Panel>
         </Card>
-        <Card title="Log" tools={<Filter label="Filter changes" />} say={list.loaded.data ? `${count(total)} changes` : ""} command="kubectl get events -A --sort-by=.lastTimestamp">
+        <Card title="Log" tools={<Filter label="Filter changes" />} say={list.loaded.data ? plural(total, "change") : ""} command="kubectl get events -A --sort-by=.lastTimestamp">
           <Table
             label="Changes"
             list={list}
@@ -124,9 +130,9 @@ function Rollout({ of }: { of: RolloutState }): JSX.Element {
     <tr class="row">
       <td>
         {of.feature}
-        <div class="dim small">{of.sentence || of.about}</div>
+        <div class="dim small">{of.state === "none" ? of.about : of.sentence}</div>
       </td>
-      <td class="nowrap">
+      <td class="nowrap wide-only">
         <span aria-label={of.steps.length ? `at ${of.percent}%, steps ${of.steps.join(", ")}` : "no steps"}>
           {of.steps.map((step, i) => (
             <span key={i} class={`tag${of.state !== "none" && step <= of.percent ? " strong" : ""}`} style={{ marginRight: "4px" }}>
@@ -141,7 +147,7 @@ function Rollout({ of }: { of: RolloutState }): JSX.Element {
         </div>
       </td>
       <td class="wide-only dim">{of.sinceAtS === null ? NONE : duration(Date.now() / 1000 - of.sinceAtS)}</td>
-      <td class="wide-only dim">{of.limits.length ? of.limits.map((limit) => `${limit.name} ${count(limit.count)} of ${count(limit.limit)}`).join(", ") : NONE}</td>
+      <td class="wide-only dim">{of.limits.length && of.state !== "none" ? of.limits.map((limit) => `${limit.name} ${count(limit.count)} of ${count(limit.limit)}`).join(", ") : NONE}</td>
       <td class="n">
         {of.acts.map((act) => (
           <span key={act} style={{ marginLeft: "6px" }}>

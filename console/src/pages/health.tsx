@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { me, useLoaded } from "../api";
-import { moment, plural } from "../format";
+import { count, moment } from "../format";
 import { Attentions, Card, Command, Empty, Freshness, Head, Panel, Triangle } from "../parts";
 import type { HealthAnswer } from "../shapes";
 import { useOverview } from "./overview";
@@ -42,9 +42,9 @@ export function Health(): JSX.Element {
               <table>
                 <thead>
                   <tr>
-                    <th>Check</th>
+                    <th style={{ width: "24%" }}>Check</th>
                     <th>What</th>
-                    <th>How to mend it</th>
+                    <th class={answer.status.checks.some((each) => !each.ok) ? "" : "unseen"}>How to mend it</th>
                   </tr>
                 </thead>
                 <tbody>
@@ -60,7 +60,7 @@ export function Health(): JSX.Element {
                         ))}
                         {check.ok && <span class="dim">passes</span>}
                       </td>
-                      <td class="dim">
+                      <td class={answer.status.checks.some((each) => !each.ok) ? "dim" : "unseen"}>
                         {check.problems.map((problem) => (
                           <div key={problem.how}>{problem.how}</div>
                         ))}
@@ -73,8 +73,8 @@ export function Health(): JSX.Element {
             )}
           </Panel>
         </Card>
-        <Card title="Needs attention" size={4} say={overview ? plural(overview.attentionInAll, "fact") : ""}>
-          {overview?.attention.length ? <Attentions items={overview.attention} /> : <Empty title="Nothing needs anybody" />}
+        <Card title="Needs attention" size={4} say={overview ? count(overview.attentionInAll) : ""}>
+          {overview?.attention.length ? <Attentions items={overview.attention} /> : <Empty title="Nothing needs attention" />}
           {data && data.status.notes.length > 0 && (
             <div class="body">
               <h3>Notes</h3>

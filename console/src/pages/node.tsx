@@ -8,7 +8,7 @@ import { Card, Command, Empty, Figure, Head, History, Panel, Segments } from "..
 import { go, nodeLink, part, query, withQuery } from "../router";
 import type { Line, NodeDetail, NodeExplanation, ResourceExplanation, Series } from "../shapes";
 import { ActButton } from "../acts";
-import { Loading, SECONDS, Source } from "./overview";
+import { Loading, SECONDS, sourceOf } from "./overview";
 import { PodRows } from "./services";
 
 const RANGES = [
@@ -170,10 +170,7 @@ function Bands({ data }: { data: NodeDetail }): JSX.Element {
                 <Empty title="Too little was seen yet">The console keeps a figure of each node every minute. The table below has the newest.</Empty>
               </div>
             ) : (
-              <>
-                <BandChart series={series} height={236} line={line} held onRead={setText} />
-                <Source series={series} />
-              </>
+              <BandChart series={series} height={236} line={line} held note={sourceOf(series)} onRead={setText} />
             )
           }
         </Panel>

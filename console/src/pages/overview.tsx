@@ -88,7 +88,7 @@ function Filled({ data }: { data: Answer }): JSX.Element {
       <div class="grid">
         <Bands />
         <Card title="Needs attention" size={4} say={data.attentionInAll > data.attention.length ? `${data.attention.length} of ${data.attentionInAll}` : count(data.attentionInAll)} command="koord status">
-          {data.attention.length ? <Attentions items={data.attention} /> : <Empty title="Nothing needs anybody">Nodes report, koord's components run, and no roll-out has stopped.</Empty>}
+          {data.attention.length ? <Attentions items={data.attention} /> : <Empty title="Nothing needs attention">Nodes report, koord's components run, and no roll-out has stopped.</Empty>}
         </Card>
         <NodeMap />
         <Reasons groups={data.pending.groups} total={data.pending.total} />
@@ -102,14 +102,15 @@ function Figures({ data }: { data: Answer }): JSX.Element {
   const { cpuMilli: cpu, services, pending } = data;
   const lentUsed = cpu.used ? cpu.used.batch + cpu.used.mid : null;
   const largest = pending.groups[0];
-  const counted = data.atS - data.countedSinceAtS < 3500 ? `in ${duration(data.atS - data.countedSinceAtS)}` : "last hour";
+  const countedS = data.atS - data.countedSinceAtS;
+  const moved = `and ${count(data.movedLastHour)} moved with notice`;
   return (
     <div class="card strip" role="group" aria-label="Figures">
       <Figure
         name="Services ready"
         value={count(services.ready)}
         unit={`of ${plural(services.total, "pod")}`}
-        more={services.slowed === null ? "slowed: not detected" : services.slowed ? `${services.slowed} slowed in the last hour` : "none slowed in the last hour"}
+        more={services.slowed === null ? "slowdowns are not detected" : services.slowed ? `${services.slowed} slowed in the last hour` : "none slowed in the last hour"}
         why={services.slowedWhyNull || undefined}
         link="/services"
       />
@@ -141,10 +142,10 @@ function Figures({ data }: { data: Answer }): JSX.Element {
         link="/pending"
       />
       <Figure
-        name={`Evicted, ${counted}`}
+        name="Evicted, last hour"
         value={count(data.evictedLastHour)}
         unit={data.evictedLastHour === 1 ? "pod" : "pods"}
-        more={`and ${count(data.movedLastHour)} moved with notice`}
+        more={countedS < 3500 ? `${moved}, in ${duration(countedS)}` : moved}
         link="/changes"
       />
     </div>
@@ -182,13 +183,10 @@ export function Bands(): JSX.Element {
           {(series) =>
             series.prod.length < 2 ? (
               <div style={{ minHeight: "248px" }}>
-                <Empty title="Nothing was seen yet">The console has just started; the first figures come within 20 s.</Empty>
+                <Empty title="There are no figures yet">The console has just started; the first figures come within 20 s.</Empty>
               </div>
             ) : (
-              <>
-                <BandChart series={series} height={224} onRead={setText} />
-                <Source series={series} />
-              </>
+              <BandChart series={series} height={224} note={sourceOf(series)} onRead={setText} />
             )
           }
         </Panel>
@@ -197,14 +195,9 @@ export function Bands(): JSX.Element {
   );
 }
 
-export function Source({ series }: { series: Series }): JSX.Element {
+export function sourceOf(series: Series): string {
   const unit = series.unit === "bytes" ? "GiB" : "cores";
-  return (
-    <span class="small dim">
-      {" "}
-      In {unit}. {series.note && `${series.note[0]!.toUpperCase()}${series.note.slice(1)}.`}
-    </span>
-  );
+  return `In ${unit}. ${series.note && `${series.note[0]!.toUpperCase()}${series.note.slice(1)}.`}`;
 }
 
 export function Reasons({ groups, total, size = 6 }: { groups: ReasonGroup[]; total: number; size?: number }): JSX.Element {
@@ -233,7 +226,7 @@ export function Reasons({ groups, total, size = 6 }: { groups: ReasonGroup[]; to
                     {group.plugin && `${group.plugin}, `}oldest {duration(group.oldestS)}
                   </div>
                 </td>
-                <td style={{ width: "30%" }}>
+                <td class="share">
                   <Bar shares={[{ part: group.pods / most, colour: "var(--dim)" }]} />
                 </td>
                 <td class="n">{count(group.pods)}</td>
@@ -326,7 +319,7 @@ function Tenants({ tenants, inAll }: { tenants: Tenant[]; inAll: number }): JSX.
                       {tenant.problem || borrowing(tenant)}
                     </div>
                   </td>
-                  <td style={{ width: "46%" }}>
+                  <td class="share wide">
                     <QuotaBar used={tenant.usedMilli} least={tenant.minMilli} runtime={tenant.runtimeMilli} />
                   </td>
                   <td class="n">

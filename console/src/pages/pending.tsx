@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useLoaded } from "../api";
-import { bandName, coresGiven, count, duration, gibGiven, NONE } from "../format";
+import { bandName, coresGiven, duration, gibGiven, NONE, plural } from "../format";
 import { Card, Empty, Freshness, Head, Panel, Swatch } from "../parts";
 import { podLink, query, quotaLink } from "../router";
 import type { PendingColumns, PendingGroups } from "../shapes";
@@ -18,10 +18,11 @@ const COLUMNS: Column<PendingColumns>[] = [
         <a class="mono" data-row href={podLink(`${c.namespace[i]}/${c.name[i]}`)}>
           {c.namespace[i]}/{c.name[i]}
         </a>
+        <div class="dim small narrow-only">{c.title[i]}</div>
       </>
     ),
   },
-  { title: "Why", sort: "title", cell: (c, i) => <span title={c.message[i]}>{c.title[i]}</span> },
+  { title: "Why", sort: "title", wideOnly: true, cell: (c, i) => <span title={c.message[i]}>{c.title[i]}</span> },
   { title: "Plugin", sort: "plugin", wideOnly: true, cell: (c, i) => <span class="dim">{c.plugin[i] || NONE}</span> },
   {
     title: "Quota",
@@ -46,7 +47,7 @@ export function Pending(): JSX.Element {
         <Panel of={groups} rows={3}>
           {(data) => <Reasons groups={data.groups} total={data.total} size={12} />}
         </Panel>
-        <Card title="Pods" say={list.loaded.data ? `${count(list.loaded.data.total)} pods` : ""} tools={<Filter label="Filter pods" names={["reason", "quota", "ns"]} />} command="kubectl get pods -A --field-selector=status.phase=Pending">
+        <Card title="Pods" say={list.loaded.data ? plural(list.loaded.data.total, "pod") : ""} tools={<Filter label="Filter pods" names={["reason", "quota", "ns"]} />} command="kubectl get pods -A --field-selector=status.phase=Pending">
           <Table
             label="Pending pods"
             list={list}

@@ -1,7 +1,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Failure, useLoaded, type Loaded } from "../api";
-import { bandName, clock, cores, count, duration, gib, moment, NONE, plural } from "../format";
+import { bandName, clock, cores, coresGiven, count, duration, gib, gibGiven, moment, NONE, plural } from "../format";
 import { listen } from "../live";
 import { Bar, Card, Command, Empty, Freshness, Head, History, Lines, Panel, say, Swatch, Wrong } from "../parts";
 import { nodeLink, part, quotaLink } from "../router";
@@ -14,14 +14,14 @@ import { PodRows } from "./services";
 /** What `koord explain` says. It takes a while on a large cluster: the answer then comes as an event. */
 export function useExplained<T>(to: string): Loaded<T> {
   const loaded = useLoaded<Explanation>(to);
-  const [heard, setHeard] = useState<Explanation | null>(null);
+  const [heard, setHeard] = useState<{ ticket: string; explanation: Explanation } | null>(null);
   const ticket = loaded.data?.ticket ?? "";
   useEffect(() => {
     if (!ticket) return;
-    const end = listen(`explanation/${ticket}`, (data) => setHeard(data as Explanation));
-    return end;
+    return listen(`explanation/${ticket}`, (data) => setHeard({ ticket, explanation: data as Explanation }));
   }, [ticket]);
-  const answer = ticket ? (heard && heard.ticket === ticket ? heard : null) : loaded.data;
+  // While a newer answer is on its way, the last one stays.
+  const answer = ticket ? (heard?.explanation ?? null) : loaded.data;
   const error = answer?.error ? new Failure(500, "koord explain", answer.error, "") : loaded.error;
   return { ...loaded, data: (answer?.explained as T | null | undefined) ?? null, error };
 }
@@ -36,6 +36,7 @@ export function Pod({ namespace, name }: { namespace: string; name: string }): J
   useNotice(data);
   if (!data && !loaded.error) return <Loading title={name} />;
   const pending = data && !data.node && data.phase === "Pending";
+  const ended = data?.phase === "Succeeded" || data?.phase === "Failed";
   return (
     <>
       <Head
@@ -65,7 +66,7 @@ export function Pod({ namespace, name }: { namespace: string; name: string }): J
           )
         }
       >
-        {data?.node && (
+        {data?.node && !ended && (
           <ActButton act="move-pod" scope={{ pod: key }}>
             Move…
           </ActButton>
@@ -79,14 +80,14 @@ export function Pod({ namespace, name }: { namespace: string; name: string }): J
         <div class="grid first">
           <Road data={data} explained={explained} />
           <About data={data} explained={explained.data} />
-          {pending ? <Changes explained={explained} /> : <WhyThere explained={explained} />}
+          {pending ? <Changes explained={explained} /> : !ended && <WhyThere explained={explained} />}
           {pending ? <Meanwhile data={data} explained={explained.data} /> : null}
           {!pending && (
-            <Card title="History" size={4}>
+            <Card title="History" size={ended ? 12 : 4}>
               <History entries={data.history} />
             </Card>
           )}
-          <WhyNot explained={explained} />
+          {!ended && <WhyNot explained={explained} pending={!!pending} />}
           {pending && data.history.length > 0 && (
             <Card title="History">
               <History entries={data.history} />
@@ -147,7 +148,7 @@ function Road({ data, explained }: { data: PodDetail; explained: Loaded<Explaine
           <a class="link" href={quotaLink(data.quota)}>
             {data.quota}
           </a>
-          {quota?.short ? `: ${quota.short}` : inQuota ? `: ${data.message}` : ""}
+          {waits && quota?.short ? `: ${quota.short}` : inQuota ? `: ${data.message}` : ""}
         </>
       ) : (
         "it uses none"
@@ -199,9 +200,10 @@ function Road({ data, explained }: { data: PodDetail; explained: Loaded<Explaine
 }
 
 function About({ data, explained }: { data: PodDetail; explained: Explained | null }): JSX.Element {
-  const asks = Object.entries(data.asked).map(([name, value]) => `${value} ${name.replace("kubernetes.io/", "")}`);
+  const lent = data.band === "batch" || data.band === "mid";
+  const asks = `${coresGiven(data.askedMilli)} ${lent ? "lent " : ""}${data.askedMilli === 1000 ? "CPU" : "CPUs"}, ${gibGiven(data.askedBytes)} GiB`;
   const rows: [string, ComponentChildren][] = [
-    ["Asks for", asks.join(", ") || "nothing"],
+    ["Asks for", asks],
     ...(data.usedMilli !== null ? ([["Uses", `${cores(data.usedMilli)} cores, ${gib(data.usedBytes)} GiB`]] as [string, ComponentChildren][]) : []),
     [
       "Band",
@@ -310,13 +312,17 @@ function fits(nodes: string[]): string {
   return `then fits ${nodes[0]}${more ? ` and ${plural(more, "more node", "more nodes")}` : ""}`;
 }
 
+const MOST_SCORES = 6;
+const MOST_EXAMPLES = 4;
+
 function WhyThere({ explained }: { explained: Loaded<Explained> }): JSX.Element {
   return (
     <Card title="Why on this node" size={8} say="as if it were scheduled now; scores of the best nodes">
       <Explaining explained={explained}>
         {(data) => {
           const best = Math.max(1, ...data.whyThere.map((each) => each.total));
-          return data.whyThere.length ? (
+          const shown = data.whyThere.filter((each, i) => i < MOST_SCORES || each.node === data.node);
+          return shown.length ? (
             <table>
               <thead>
                 <tr>
@@ -329,7 +335,7 @@ function WhyThere({ explained }: { explained: Loaded<Explained> }): JSX.Element 
                 </tr>
               </thead>
               <tbody>
-                {data.whyThere.map((each) => (
+                {shown.map((each) => (
                   <tr class="row" key={each.node}>
                     <td class="name">
                       <a class="mono" data-row href={nodeLink(each.node)}>
@@ -363,37 +369,42 @@ function WhyThere({ explained }: { explained: Loaded<Explained> }): JSX.Element 
 
 const TONES = ["p4", "p3", "p2", "p1"];
 
-function WhyNot({ explained }: { explained: Loaded<Explained> }): JSX.Element {
+function WhyNot({ explained, pending }: { explained: Loaded<Explained>; pending: boolean }): JSX.Element {
   const nodes = explained.data?.explanation?.nodes;
   return (
     <Card
-      title="Why not elsewhere"
+      title={pending ? "Why not" : "Why not elsewhere"}
       say={
-        <>
-          {nodes !== undefined && plural(nodes, "node")}
-          <span class="wide-only">; each counts for the first plugin that rejects it</span>
-        </>
+        nodes !== undefined && (
+          <>
+            {plural(nodes, "node")}
+            <span class="wide-only">; each counts for the first plugin that rejects it</span>
+          </>
+        )
       }
     >
       <Explaining explained={explained}>
-        {(data) => (data.whyNot.length ? <Against_ rows={data.whyNot} /> : <Empty title="No node rejects it">{data.refusal}</Empty>)}
+        {(data) => (data.whyNot.length ? <Against_ rows={data.whyNot} feasible={data.feasible} /> : <Empty title="No node rejects it">{data.refusal}</Empty>)}
       </Explaining>
     </Card>
   );
 }
 
-function Against_({ rows }: { rows: Against[] }): JSX.Element {
+function Against_({ rows, feasible }: { rows: Against[]; feasible: number }): JSX.Element {
   const sorted = [...rows].sort((a, b) => b.nodes - a.nodes);
   const tone = (i: number): string => TONES[Math.min(i, TONES.length - 1)]!;
   return (
     <>
       <div class="body" style={{ paddingBottom: "4px" }}>
-        <div class="shares" role="img" aria-label={sorted.map((row) => `${row.nodes}: ${row.reason}`).join("; ")}>
+        <div class="shares" role="img" aria-label={[...sorted.map((row) => `${row.nodes}: ${row.reason}`), ...(feasible ? [`${feasible} take it`] : [])].join("; ")}>
           {sorted.map((row, i) => (
             <i key={i} style={{ flex: row.nodes, background: `var(--${tone(i)})`, color: i === 0 ? "var(--card)" : "var(--text)" }}>
               {row.nodes > 2 ? row.nodes : ""}
             </i>
           ))}
+          {feasible > 0 && (
+            <i style={{ flex: feasible, background: "var(--track)", color: "var(--text)" }}>{feasible > 2 ? `${count(feasible)} take it` : ""}</i>
+          )}
         </div>
       </div>
       <div class="scroll">
@@ -419,12 +430,13 @@ function Against_({ rows }: { rows: Against[] }): JSX.Element {
                 <td class="n">{count(row.nodes)}</td>
                 <td class="dim">{row.detail || NONE}</td>
                 <td class="mono small wide-only">
-                  {row.examples.map((node, k) => (
+                  {row.examples.slice(0, MOST_EXAMPLES).map((node, k) => (
                     <span key={node}>
                       {k > 0 && ", "}
                       <a href={nodeLink(node)}>{node}</a>
                     </span>
                   ))}
+                  {row.nodes > MOST_EXAMPLES && <span class="dim"> and {count(row.nodes - MOST_EXAMPLES)} more</span>}
                 </td>
               </tr>
             ))}

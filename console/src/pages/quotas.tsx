@@ -28,9 +28,10 @@ const COLUMNS: Column<QuotaColumns>[] = [
   {
     title: "",
     width: "26%",
+    wideOnly: true,
     cell: (c, i) => <QuotaBar used={c.usedMilli[i] ?? 0} least={c.minMilli[i] ?? 0} runtime={c.runtimeMilli[i] ?? 0} />,
   },
-  { title: "May use now", sort: "runtimeMilli", numeric: true, cell: (c, i) => coresGiven(c.runtimeMilli[i]) },
+  { title: "May use now", sort: "runtimeMilli", numeric: true, cell: (c, i) => (!c.runtimeMilli[i] && c.maxMilli[i] === null ? "any" : coresGiven(c.runtimeMilli[i])) },
   { title: "Guarantee", sort: "minMilli", numeric: true, wideOnly: true, cell: (c, i) => coresGiven(c.minMilli[i]) },
   { title: "At most", sort: "maxMilli", numeric: true, wideOnly: true, cell: (c, i) => (c.maxMilli[i] === null ? "any" : coresGiven(c.maxMilli[i])) },
   { title: "Borrows", sort: "borrowsMilli", numeric: true, wideOnly: true, cell: (c, i) => (c.borrowsMilli[i] ? cores(c.borrowsMilli[i]) : NONE) },
@@ -98,7 +99,7 @@ function Tenants({ tenants }: { tenants: Tenant[] }): JSX.Element {
                 {tenant.problem || borrowing(tenant)}
               </div>
             </td>
-            <td style={{ width: "46%" }}>
+            <td class="share wide">
               <QuotaBar used={tenant.usedMilli} least={tenant.minMilli} runtime={tenant.runtimeMilli} />
             </td>
             <td class="n">

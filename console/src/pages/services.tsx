@@ -1,4 +1,5 @@
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 import { useLoaded } from "../api";
 import { cores, coresGiven, count, moment, NONE, plural } from "../format";
 import { Bar, Card, Empty, Freshness, Head, Panel, Swatch } from "../parts";
@@ -33,7 +34,7 @@ const COLUMNS: Column<ServiceColumns>[] = [
       </>
     ),
   },
-  { title: "Slowed, 24 h", sort: "slowedLastDay", numeric: true, cell: (c, i) => count(c.slowedLastDay[i]) },
+  { title: "Slowed, 24 h", sort: "slowedLastDay", numeric: true, wideOnly: true, cell: (c, i) => count(c.slowedLastDay[i]) },
   { title: "Evicted, 1 h", sort: "evictedLastHour", numeric: true, wideOnly: true, cell: (c, i) => count(c.evictedLastHour[i]) },
   { title: "Used", sort: "usedMilli", numeric: true, cell: (c, i) => cores(c.usedMilli[i]) },
   { title: "Asked", sort: "askedMilli", numeric: true, wideOnly: true, cell: (c, i) => coresGiven(c.askedMilli[i]) },
@@ -43,7 +44,7 @@ const COLUMNS: Column<ServiceColumns>[] = [
     wideOnly: true,
     cell: (c, i) => <Bar shares={[{ part: (c.usedMilli[i] ?? 0) / Math.max(1, c.askedMilli[i] ?? 0), colour: "var(--prod)" }]} />,
   },
-  { title: "Neighbours", sort: "neighbours", numeric: true, cell: (c, i) => count(c.neighbours[i]) },
+  { title: "Neighbours", sort: "neighbours", numeric: true, wideOnly: true, cell: (c, i) => count(c.neighbours[i]) },
 ];
 
 export function Services(): JSX.Element {
@@ -82,7 +83,11 @@ export function Services(): JSX.Element {
   );
 }
 
+const MOST_ROWS = 25;
+
 export function PodRows({ pods, hidden = 0, most, outside }: { pods: NodePod[]; hidden?: number; most?: number | undefined; outside?: number | null | undefined }): JSX.Element {
+  const [whole, setWhole] = useState(false);
+  const shown = whole ? pods : pods.slice(0, MOST_ROWS);
   const all = Math.max(1, most ?? 0, outside ?? 0, ...pods.map((pod) => Math.max(pod.usedMilli ?? 0, pod.askedMilli)));
   return (
     <div class="scroll">
@@ -115,7 +120,7 @@ export function PodRows({ pods, hidden = 0, most, outside }: { pods: NodePod[]; 
               <td class="n wide-only" />
             </tr>
           )}
-          {pods.map((pod) => (
+          {shown.map((pod) => (
             <tr class="row" key={`${pod.namespace}/${pod.name}`}>
               <td class="name">
                 <Swatch band={pod.band} />
@@ -139,6 +144,15 @@ export function PodRows({ pods, hidden = 0, most, outside }: { pods: NodePod[]; 
           ))}
         </tbody>
       </table>
+      {shown.length < pods.length && (
+        <p class="empty small" style={{ padding: "10px 16px 14px" }}>
+          {count(shown.length)} of {plural(pods.length, "pod")}
+          {" · "}
+          <button class="link" onClick={() => setWhole(true)}>
+            Show all
+          </button>
+        </p>
+      )}
       {hidden > 0 && <Empty title={`${plural(hidden, "pod")} you may not see`}>You lack the right to list pods in their namespaces.</Empty>}
     </div>
   );

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useLoaded } from "../api";
-import { count, given, NONE } from "../format";
+import { count, given, moment, NONE } from "../format";
 import { Bar, Card, Empty, Figure, Head, Panel, Segments } from "../parts";
 import { go, query, withQuery } from "../router";
 import type { WorthAnswer, WorthMoment } from "../shapes";
@@ -18,12 +18,21 @@ const BY = [
   ["workload", "Workload"],
 ] as const;
 
+/** The node to compare with. */
+const SIZES = [
+  { name: "cores", text: "Node, cores", placeholder: "32" },
+  { name: "gib", text: "Node, GiB", placeholder: "128" },
+  { name: "price", text: "Price, an hour", placeholder: "none" },
+] as const;
+
 const hours = (value: number): string => (value >= 100 ? count(value) : value < 1 ? String(Number(value.toPrecision(2))) : value.toFixed(1));
 
 export function Worth(): JSX.Element {
   const since = query.value.get("since") || "24h";
   const by = query.value.get("by") || "namespace";
-  const loaded = useLoaded<WorthAnswer>(`worth?since=${encodeURIComponent(since)}&by=${encodeURIComponent(by)}`, 60);
+  const size = new URLSearchParams();
+  for (const { name } of SIZES) if (query.value.get(name)) size.set(name, query.value.get(name)!);
+  const loaded = useLoaded<WorthAnswer>(`worth?since=${encodeURIComponent(since)}&by=${encodeURIComponent(by)}${size.size ? `&${size}` : ""}`, 60);
   const data = loaded.data;
   const range = <Segments label="Range" keys options={SINCE} value={since as "24h"} onChange={(value) => go(withQuery({ since: value === "24h" ? "" : value }), true)} />;
   if (!data && !loaded.error) return <Loading title="Worth" />;
@@ -50,13 +59,13 @@ export function Worth(): JSX.Element {
               name="As much as"
               value={hours(data.total.nodeHoursSaved)}
               unit="node-hours"
-              more={data.total.costSaved === null ? "koord report --price adds what that costs" : `worth ${given(data.total.costSaved)}`}
+              more={data.total.costSaved === null ? "a price shows what that costs" : `worth ${given(data.total.costSaved)}`}
             />
             <Figure name="Evicted" value={count(data.total.evictions)} unit={data.total.evictions === 1 ? "pod" : "pods"} more="of those on lent resources" link="/changes" />
           </div>
           <div class="grid">
             {data.course.length > 1 && (
-              <Card title="Over time" say="cores">
+              <Card title="Over time" say={`cores, since ${moment(data.course[0]!.atS)}`} command={data.command}>
                 <div class="body">
                   <Course moments={data.course} />
                 </div>
@@ -77,6 +86,21 @@ export function Worth(): JSX.Element {
             </Card>
             <Card title="How it is counted" size={4}>
               <div class="body">
+                <div class="sizes">
+                  {SIZES.map(({ name, text, placeholder }) => (
+                    <label class="field" key={name}>
+                      <span>{text}</span>
+                      <input
+                        type="number"
+                        min="0"
+                        step="any"
+                        placeholder={placeholder}
+                        value={query.value.get(name) ?? ""}
+                        onChange={(event) => go(withQuery({ [name]: event.currentTarget.value }), true)}
+                      />
+                    </label>
+                  ))}
+                </div>
                 <ul>
                   {data.notes.map((note) => (
                     <li key={note} class="dim" style={{ fontSize: "13px", marginBottom: "8px" }}>
@@ -150,10 +174,25 @@ function Course({ moments }: { moments: WorthMoment[] }): JSX.Element {
         <path d={line("lentMilli")} fill="none" stroke="var(--batch)" stroke-width="1.5" stroke-dasharray="1.5 3" vector-effect="non-scaling-stroke" />
         <path d={line("usedMilli")} fill="none" stroke="var(--batch)" stroke-width="1.5" vector-effect="non-scaling-stroke" />
       </svg>
+      <div class="legend" style={{ marginTop: "8px", justifyContent: "space-between" }}>
+        <span>{moment(moments[0]!.atS)}</span>
+        <span>now</span>
+      </div>
       <div class="legend" style={{ marginTop: "8px" }}>
-        <span>dashed: offered {count(last.offeredMilli / 1000)}</span>
-        <span>dotted: lent {count(last.lentMilli / 1000)}</span>
-        <span>line: used {count(last.usedMilli / 1000)}</span>
+        {(
+          [
+            ["offered", last.offeredMilli, "var(--dim)", "5 4"],
+            ["lent to pods", last.lentMilli, "var(--batch)", "1.5 3"],
+            ["used", last.usedMilli, "var(--batch)", ""],
+          ] as const
+        ).map(([name, milli, stroke, dashes]) => (
+          <span key={name}>
+            <svg width="18" height="8" aria-hidden="true">
+              <path d="M0 4h18" stroke={stroke} stroke-width="1.5" stroke-dasharray={dashes} />
+            </svg>
+            {name} {count(milli / 1000)}
+          </span>
+        ))}
       </div>
     </>
   );
