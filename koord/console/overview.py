@@ -28,7 +28,7 @@ MOST_GROUPS: Final = 5
 NO_DETECTION: Final = "interference detection is off: turn on the gate InterferenceDetection of koord agent"
 HOUR_S: Final = 3600.0
 BUILT_IN_QUOTAS: Final = frozenset({names.QUOTA_ROOT, names.QUOTA_SYSTEM, names.QUOTA_DEFAULT})
-"""Quotas that koord makes: nobody's guarantee."""
+"""Quotas that koord makes; no tenant has them."""
 UNBOUNDED: Final = 1 << 53
 OVERLOADED_PERMILLE: Final = 950
 _ORDER: Final[dict[Level, int]] = {"critical": 0, "warning": 1, "ok": 2}

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = (*(ROOT / "console" / "src").rglob("*.tsx"), *(ROOT / "koord" / "console").rglob("*.py"))
 OFFERED = re.compile(r'["`\'(&] ?koord ((?:[a-z-]+ ?)+(?:--[a-z-]+)?)')
 PROSE = ("agent", "manager", "scheduler", "descheduler", "is")
-"""What follows the name in sentences, such as `koord agent does not report`."""
+"""What follows the name in sentences: `koord agent does not report`."""
 
 
 def offered() -> list[str]:

@@ -10,5 +10,6 @@
 | `pages` | the routes of lists and of single objects |
 | `acts`, `act_plans` | acts of viewers: preview, confirm, progress, record, undo; what each would do |
 | `commands` | commands of koord that are run for a viewer |
+| `history` | bands over time from Prometheus |
 | `scheduler_reasons` | why pods are pending, as the scheduler lists it |
 """

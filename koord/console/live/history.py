@@ -15,7 +15,7 @@ from koord.operate.live.prometheus import Prometheus
 KEPT_S: Final = 20.0
 MOST_KEPT: Final = 64
 Points = Sequence[tuple[float, float]]
-Found = list[tuple[Mapping[str, str], Points]]
+Answer = list[tuple[Mapping[str, str], Points]]
 
 
 class History:
@@ -44,7 +44,7 @@ class History:
         self._kept[key] = time.monotonic(), series
         return series
 
-    def _ask(self, node: str, resource: Resource, from_s: float, to_s: float, step_s: float) -> Mapping[str, Found]:
+    def _ask(self, node: str, resource: Resource, from_s: float, to_s: float, step_s: float) -> Mapping[str, Answer]:
         return {
             name: self._prometheus.series(query, from_s, to_s, step_s)
             for name, query in queries(node, resource).items()
@@ -76,7 +76,7 @@ def series_of(
     from_s: float,
     to_s: float,
     step_s: float,
-    answers: Mapping[str, Found],
+    answers: Mapping[str, Answer],
     url: str,
 ) -> Series:
     """The answers of Prometheus in steps. What pods do not use of a node's usage is the system's."""
@@ -128,5 +128,5 @@ def series_of(
     )
 
 
-def _only(found: Found) -> Points:
-    return found[0][1] if found else ()
+def _only(answer: Answer) -> Points:
+    return answer[0][1] if answer else ()
