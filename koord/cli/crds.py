@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 @click.option(
     "--name", "names", multiple=True, metavar="KIND", help="Only this kind, by kind, plural or short name; repeatable."
 )
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="How to print the result.",
+)
 def crds(names: tuple[str, ...], output: str) -> None:
     """Print the CustomResourceDefinitions of koord's kinds."""
     from koord.api.protocol.crd.definitions import DEFINITIONS, manifest

@@ -89,6 +89,12 @@ def test_no_page_has_code_in_it_that_a_strict_policy_would_refuse(pages: dict[st
     assert "unsafe" not in POLICY
 
 
+def test_no_page_has_an_anchor_twice(site: Path) -> None:
+    for file in site.rglob("*.html"):
+        anchors = re.findall(r' id="([^"]+)"', file.read_text())
+        assert len(anchors) == len(set(anchors)), file.name
+
+
 def test_markup_in_a_page_is_shown_and_not_run() -> None:
     made = page("docs/x.md", "# `<b>`\n\n<script>alert(1)</script>\n\n[x](javascript:alert)\n\n    echo '<img>'\n")
     assert "<script" not in made.body
@@ -115,7 +121,7 @@ async def test_people_read_it_from_a_folder_on_desk_and_phone_and_find_pages_by_
     site: Path, tmp_path: Path
 ) -> None:
     async with opened(site / "index.html", tmp_path) as browser:
-        for name in ("index", "all-pages", "co-locate-batch-jobs", "runbooks/KoordAgentDown"):
+        for name in ("index", "all-pages", "co-locate-batch-jobs", "runbooks/KoordAgentDown", "reference/commands"):
             for width in (DESK, PHONE):
                 await browser.go((site / f"{name}.html").as_uri())
                 looks = await browser.look(width)

@@ -8,30 +8,21 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
-from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
-from koord.agent.live.metrics import AgentCollector
-from koord.agent.series.samples import Samples
 from koord.cli.main import run as koord
-from koord.descheduler.live.metrics import DeschedulerMetrics
-from koord.kube.metrics import Metrics, Table
-from koord.manager.live.metrics import ManagerMetrics
 from koord.operate.alerts import ALERTS
 from koord.operate.boards import ALL
 from koord.operate.install.monitoring import READING, files
-from koord.scheduler.live.metrics import SchedulerMetrics
-from koord.yarn.live.metrics import YarnMetrics
-from tests.agent import states
 from tests.control_plane import find_binary
 from tests.minicluster.local.test_loop import Machine
 from tests.operate.prometheus import Prometheus, prometheus
 from tests.operate.promql import named
 from tests.operate.test_runbooks import commands
+from tools.reference.metrics import families
 
 SCRAPED: Final = ("manager", "scheduler", "descheduler", "agent")
 OF_THE_TARGET: Final = frozenset({"job", "instance"})
@@ -141,21 +132,12 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 def declared() -> dict[str, frozenset[str]]:
     """The labels of families by their definition, for those that have no series yet."""
-    metrics = Metrics(process=False)
-    for make in (SchedulerMetrics, ManagerMetrics, DeschedulerMetrics, YarnMetrics):
-        make(metrics)
-    found: dict[str, frozenset[str]] = {}
-    for each in metrics.registry._collector_to_names:
-        if isinstance(each, MetricWrapperBase):
-            ending = "_total" if each._type == "counter" else "_bucket" if each._type == "histogram" else ""
-            found[f"{each._name}{ending}"] = frozenset(each._labelnames) | ({"le"} if ending == "_bucket" else set())
-        elif isinstance(each, Table):
-            found[each._name] = frozenset(each._labels)
-    agent = cast("Any", SimpleNamespace(samples=Samples()))
-    for family in AgentCollector(agent, states.node, {}, lambda: states.NOW).collect():
-        name = f"{family.name}_total" if family.type == "counter" else family.name
-        found[name] = frozenset(cast("Any", family)._labelnames)
-    return found
+    labels: dict[str, frozenset[str]] = {}
+    for family in (family for exported in families().values() for family in exported):
+        is_histogram = family.type == "histogram"
+        name = f"{family.name}_bucket" if is_histogram else family.name
+        labels[name] = frozenset(family.labels) | ({"le"} if is_histogram else set())
+    return labels
 
 
 EXPRESSIONS: Final = [
@@ -181,6 +163,17 @@ def test_everything_that_alerts_and_boards_name_is_exported(watched: Watched) ->
             assert matched <= own | OF_THE_TARGET, f"{where}: {metric} has the labels {sorted(own)}"
             labels |= own
         assert found.listed <= labels, f"{where}: no series has {sorted(found.listed - labels)}"
+
+
+@pytest.mark.root
+@pytest.mark.kubectl
+@pytest.mark.prometheus
+def test_the_reference_has_every_metric_that_components_export(watched: Watched) -> None:
+    listed = {family.name for exported in families().values() for family in exported}
+    usual = ("process_", "python_")
+    parts = ("_bucket", "_sum", "_count", "_created")
+    exported = {name for name in watched.exported() if not name.startswith(usual) and not name.endswith(parts)}
+    assert exported - listed == set()
 
 
 @pytest.mark.root

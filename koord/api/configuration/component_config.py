@@ -36,12 +36,19 @@ class LeaderElection(Struct):
     """Which of several replicas is active. Leases have Koordinator's names, so that old and new never both lead."""
 
     leader_elect: bool = True
+    "Whether several replicas elect the one that works."
     lease_duration: Duration = "15s"
+    "Time after which another replica may take over, since the last renewal."
     renew_deadline: Duration = "10s"
+    "Time after which a leader that cannot renew its lease stops."
     retry_period: Duration = "2s"
+    "Time between two attempts to acquire or renew the lease."
     resource_lock: str = "leases"
+    "Kind of the lock. Only leases are supported."
     resource_name: str = ""
+    "Name of the lease."
     resource_namespace: str = "koordinator-system"
+    "Namespace of the lease."
 
     def named(self, lease: str) -> LeaderElection:
         """With the component's own lease where none is written."""
@@ -72,10 +79,15 @@ class ClientConnection(Struct):
     """How a component talks to the API server."""
 
     kubeconfig: str = ""
+    "Accepted without effect: see --kubeconfig."
     accept_content_types: str = ""
+    "Accepted without effect."
     content_type: str = ""
+    "Accepted without effect."
     qps: float = 50
+    "Accepted without effect."
     burst: Annotated[int, Meta(ge=0)] = 100
+    "Accepted without effect."
 
 
 class PluginArgs(Struct):
@@ -94,12 +106,16 @@ class PluginRef(Struct):
     """A plugin in a list of plugins. `*` in a list of disabled ones means all."""
 
     name: str
+    "Name of the plugin."
     weight: int | None = None
+    "Weight of the plugin's scores."
 
 
 class PluginSet(Struct):
     enabled: tuple[PluginRef, ...] = ()
+    "Plugins that run, in this order, in addition to the defaults."
     disabled: tuple[PluginRef, ...] = ()
+    "Defaults that do not run."
 
     @property
     def disabled_names(self) -> frozenset[str]:
@@ -130,7 +146,9 @@ class PluginConfig(Struct):
     """The arguments of one plugin. `args` is a `PluginArgs` once it has been read."""
 
     name: str
+    "Name of the plugin."
     args: Any = None
+    "Arguments of the plugin: see below."
 
 
 def written_args(configs: Iterable[PluginConfig], plugin: str, args_of: Mapping[str, type[PluginArgs]]) -> PluginArgs:

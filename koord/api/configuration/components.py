@@ -195,7 +195,7 @@ MANAGER: Final = (
     binding-admission-namespaces text - | namespaces whose bindings are checked; * is all
     binding-admission-exclude-namespaces text kube-system | namespaces whose bindings are not
     binding-admission-bypass-labels text koordinator.sh/binding-admission-bypass | labels of pods that anyone may bind
-    binding-admission-bypass-annotations text - | annotations of such pods
+    binding-admission-bypass-annotations text - | annotations of these pods
     """
     ),
 )

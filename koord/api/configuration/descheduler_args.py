@@ -73,14 +73,18 @@ class PriorityThreshold(Struct):
     """Pods of at least this priority stay: by number, or by the name of a PriorityClass."""
 
     value: int | None = None
+    "The priority as a number."
     name: str = ""
+    "Name of a PriorityClass."
 
 
 class Namespaces(Struct):
     """Either those that are included, or all but those excluded."""
 
     include: tuple[str, ...] = ()
+    "Only these."
     exclude: tuple[str, ...] = ()
+    "All but these."
 
     def faults(self) -> Iterator[Fault]:
         if self.include and self.exclude:
@@ -89,20 +93,27 @@ class Namespaces(Struct):
 
 class PodSelector(Struct):
     name: str = ""
+    "Name of the selector, for messages."
     selector: LabelSelector | None = None
+    "Labels of the pods."
 
 
 class ObjectLimiter(Struct):
     """Limits the migrations of one workload in a time."""
 
     duration: Duration = "0s"
+    "The time. 0s: no limit."
     max_migrating: CountOrPercent | None = None
+    "How many pods of a workload may move in this time. Default: maxMigratingPerWorkload."
     burst: int = 0
+    "How many may move at once."
 
 
 class Arbitration(Struct):
     enabled: bool = False
+    "Whether waiting moves are ordered and limited."
     interval: NonNegativeDuration | None = None
+    "Time between two rounds."
 
 
 DEFAULT_ARBITRATION: Final = Arbitration(enabled=True, interval="500ms")
@@ -112,33 +123,61 @@ class MigrationControllerArgs(PluginArgs):
     """Which pods may be moved, how many at once, and how."""
 
     dry_run: bool = False
+    "Whether nothing is moved."
     max_concurrent_reconciles: Positive = 1
+    "How many moves are carried forward at once."
     evict_failed_bare_pods: bool = False
+    "Whether failed pods without an owner may be evicted."
     evict_all_bare_pods: bool = False
+    "Whether all pods without an owner may be evicted."
     evict_local_storage_pods: bool = False
+    "Whether pods with local storage may be evicted."
     evict_system_critical_pods: bool = False
+    "Whether system pods may be evicted."
     ignore_pvc_pods: bool = field(name="ignorePvcPods", default=False)
+    "Whether pods with volume claims stay."
     priority_threshold: PriorityThreshold | None = None
+    "Pods of at least this priority stay."
     label_selector: LabelSelector | None = None
+    "Only pods with these labels move."
     namespaces: Namespaces | None = None
+    "Namespaces whose pods may move."
     node_fit: bool = False
+    "Whether a pod moves only if it fits on another node."
     node_selector: str = ""
+    "Nodes that a pod may move to, for nodeFit: as in pool=batch."
     skip_eviction_gates: tuple[EvictionGate, ...] = ()
+    "Checks before an eviction that are left out."
     max_migrating_globally: Count | None = None
+    "How many pods may move at once."
     max_migrating_per_node: Count = 2
+    "How many pods of a node may move at once."
     max_migrating_per_namespace: Count | None = None
+    "How many pods of a namespace may move at once."
     max_migrating_per_workload: CountOrPercent | None = None
+    "How many pods of a workload may move at once: a number or a percentage."
     max_unavailable_per_workload: CountOrPercent | None = None
+    "How many pods of a workload may be unavailable while one moves."
     skip_check_expected_replicas: bool = False
+    "Whether workloads may have fewer replicas than the limits assume."
     object_limiters: Mapping[str, ObjectLimiter] = EMPTY
+    "Limits over time, by workload or namespace."
     default_job_mode: Literal["ReservationFirst", "EvictDirectly"] = "ReservationFirst"
+    "ReservationFirst keeps room on another node before the eviction, EvictDirectly does not."
     default_job_ttl: NonNegativeDuration = "5m0s"
+    "How long a move may take."
     scheduler_names: tuple[str, ...] = ()
+    "Schedulers whose pods get a reservation. Default: koord-scheduler."
     evict_qps: Rate = 10
+    "Evictions a second."
     evict_burst: Positive = 1
+    "Evictions at once."
     eviction_policy: Literal["Eviction", "Delete", "SoftEviction"] = "Eviction"
+    "How a pod is evicted: by the Eviction API, by deletion, or by an annotation that asks it to go."
     default_delete_options: Mapping[str, Any] = EMPTY
+    "Options of deletions."
     arbitration_args: Arbitration | None = None
+    "Order and limits of waiting moves."
 
     @property
     def evictions_per_s(self) -> float:
@@ -178,8 +217,11 @@ class AnomalyCondition(Struct):
     """How long a node must be overloaded before it counts."""
 
     timeout: Duration | None = None
+    "For how long a node stays overloaded without a new measurement."
     consecutive_abnormalities: Count = 0
+    "After how many rounds above a threshold a node counts as overloaded."
     consecutive_normalities: Count = 0
+    "After how many rounds below it a node no longer does."
 
 
 DEFAULT_ANOMALY: Final = AnomalyCondition(timeout="1m0s", consecutive_abnormalities=5, consecutive_normalities=3)
@@ -204,21 +246,32 @@ class UsageAggregation(Struct):
     longest. Koordinator's descheduler knows the last measurement alone; names are those of its LoadAwareScheduling."""
 
     usage_aggregation_type: Aggregation = ""
+    "Statistic of usage that is compared with the thresholds."
     usage_aggregated_duration: NonNegativeDuration = "0s"
+    "Period of that statistic."
 
 
 class NodePool(Struct):
     """Thresholds for some nodes. What it lacks is taken from the plugin's own."""
 
     name: str = ""
+    "Name of the pool."
     node_selector: LabelSelector | None = None
+    "Labels of its nodes."
     use_deviation_thresholds: bool = False
+    "Whether thresholds are distances from the mean of the nodes, in percentage points."
     high_thresholds: Percents = EMPTY
+    "Usage in percent above which a node is overloaded, by resource."
     low_thresholds: Percents = EMPTY
+    "Usage in percent below which a node can take pods, by resource."
     prod_high_thresholds: Percents = EMPTY
+    "The same as highThresholds for the usage of prod pods."
     prod_low_thresholds: Percents = EMPTY
+    "The same as lowThresholds for the usage of prod pods."
     resource_weights: Mapping[str, int] = EMPTY
+    "Weight of each resource in the order in which nodes and pods are looked at."
     anomaly_condition: AnomalyCondition | None = None
+    "How long a node must be overloaded before pods move."
 
     def faults(self) -> Iterator[Fault]:
         if self.node_selector is not None:
@@ -249,23 +302,41 @@ class LowNodeLoadArgs(PluginArgs):
     """Moves pods from nodes above their high thresholds to nodes below their low ones."""
 
     paused: bool = False
+    "Whether the plugin does nothing."
     dry_run: bool = False
+    "Whether the plugin only says which pods it would move."
     number_of_nodes: Count = 0
+    "Nothing moves unless more nodes than this are below their low thresholds."
     node_metric_expiration_seconds: Positive = 180
+    "Maximum age of a report, in seconds."
     aggregated: UsageAggregation | None = None
+    "Compare percentiles with the thresholds."
     evictable_namespaces: Namespaces | None = None
+    "Namespaces whose pods may move."
     node_selector: LabelSelector | None = None
+    "Only nodes with these labels."
     pod_selectors: tuple[PodSelector, ...] = ()
+    "Pods that may move. Default: all."
     node_fit: bool = True
+    "Whether a pod moves only if it fits on another node."
     use_deviation_thresholds: bool = False
+    "Whether thresholds are distances from the mean of the nodes, in percentage points."
     high_thresholds: Percents = EMPTY
+    "Usage in percent above which a node is overloaded, by resource."
     low_thresholds: Percents = EMPTY
+    "Usage in percent below which a node can take pods, by resource."
     prod_high_thresholds: Percents = EMPTY
+    "The same as highThresholds for the usage of prod pods."
     prod_low_thresholds: Percents = EMPTY
+    "The same as lowThresholds for the usage of prod pods."
     resource_weights: Mapping[str, int] = EMPTY
+    "Weight of each resource in the order in which nodes and pods are looked at."
     anomaly_condition: AnomalyCondition | None = None
+    "How long a node must be overloaded before pods move."
     detector_cache_timeout: NonNegativeDuration = "5m0s"
+    "How long the number of rounds above a threshold is remembered."
     node_pools: tuple[NodePool, ...] = ()
+    "Thresholds for pools of nodes."
 
     def completed(self) -> Self:
         """A partial anomalyCondition is filled up whole: a count or timeout of 0 would never, or always, hold."""
@@ -328,23 +399,36 @@ class PriorityLevel(Struct):
     """A kind of nodes, from expensive to cheap. The thresholds are read and checked, and decide nothing yet."""
 
     name: str
+    "Name of the level."
     node_selector: LabelSelector
+    "Labels of its nodes."
     keep_threshold: Mapping[str, Annotated[float, Meta(ge=0, le=100)]] = EMPTY
+    "Accepted without effect."
     reject_threshold: Mapping[str, Annotated[float, Meta(ge=0, le=100)]] = EMPTY
+    "Accepted without effect."
 
 
 class CustomPriorityArgs(PluginArgs):
     """Moves pods from expensive nodes to cheaper ones."""
 
     paused: bool = False
+    "Whether the plugin does nothing."
     dry_run: bool = False
+    "Whether the plugin only says which pods it would move."
     evictable_namespaces: Namespaces | None = None
+    "Namespaces whose pods may move."
     node_selector: LabelSelector | None = None
+    "Only nodes with these labels."
     pod_selectors: tuple[PodSelector, ...] = ()
+    "Pods that may move. Default: all."
     node_fit: bool = True
+    "Whether a pod moves only if it fits on another node."
     eviction_order: tuple[PriorityLevel, ...] = ()
+    "Levels of nodes, the most expensive first."
     mode: Literal["BestEffort", "DrainNode"] = "BestEffort"
+    "DrainNode empties a node completely or leaves it alone; BestEffort moves what fits."
     auto_cordon: bool = False
+    "Whether a node that is being drained takes no new pods."
 
     def faults(self) -> Iterable[Fault]:
         if len(self.eviction_order) < 2:
@@ -369,14 +453,23 @@ class FragmentationAwareArgs(PluginArgs):
     """Moves pods off nodes whose resources are used unevenly."""
 
     paused: bool = False
+    "Whether the plugin does nothing."
     dry_run: bool = False
+    "Whether the plugin only says which pods it would move."
     node_selector: LabelSelector | None = None
+    "Only nodes with these labels."
     evictable_namespaces: Namespaces | None = None
+    "Namespaces whose pods may move."
     pod_selectors: tuple[PodSelector, ...] = ()
+    "Pods that may move. Default: all."
     node_fit: bool = True
+    "Whether a pod moves only if it fits on another node."
     resources: tuple[str, ...] = ()
+    "Resources that count. Default: cpu and memory."
     imbalance_threshold: Annotated[float, Meta(ge=0)] = 0.15
+    "How uneven the use of a node's resources must be."
     min_improvement_threshold: Annotated[float, Meta(ge=0)] = 0.02
+    "How much better it must be after the move."
 
     def completed(self) -> Self:
         return replace(self, resources=self.resources or ("cpu", "memory"))
@@ -392,13 +485,21 @@ class ScaleDownBinPackArgs(PluginArgs):
     """Ranks pods so that scaling down empties whole nodes."""
 
     paused: bool = False
+    "Whether the plugin does nothing."
     strategy: Literal["CalculateOnly", "EvictDirectly"] = "CalculateOnly"
+    "CalculateOnly writes the rank on pods, EvictDirectly evicts them, too."
     max_pods_to_evict: int | None = None
+    "How many pods are evicted at most."
     node_selector: LabelSelector | None = None
+    "Only nodes with these labels."
     pod_selectors: tuple[PodSelector, ...] = ()
+    "Pods that may move. Default: all."
     evictable_namespaces: Namespaces | None = None
+    "Namespaces whose pods may move."
     resources: tuple[str, ...] = ()
+    "Resources that count. Default: cpu and memory."
     resource_weights: Mapping[str, Annotated[float, Meta(gt=0)]] = EMPTY
+    "Weight of each resource. Default: 1."
 
     def completed(self) -> Self:
         resources = self.resources or ("cpu", "memory")

@@ -71,9 +71,13 @@ class Plugins(Struct):
     """Which plugins a profile runs at each point."""
 
     deschedule: PluginSet = PluginSet()
+    "Plugins that look for pods that should not be where they are."
     balance: PluginSet = PluginSet()
+    "Plugins that even out nodes."
     evict: PluginSet = PluginSet()
+    "Plugin that moves pods."
     filter: PluginSet = PluginSet()
+    "Plugin that says which pods may move."
     sort: PluginSet = PluginSet()
     "Which pods move first. Koordinator does not have this point, and sorts as MigrationController does here."
 
@@ -88,9 +92,13 @@ DEFAULT_PLUGINS: Final = Plugins(evict=_MIGRATION, filter=_MIGRATION, sort=_MIGR
 
 class DeschedulerProfile(Struct):
     name: str = ""
+    "Name of the profile."
     plugin_config: tuple[PluginConfig, ...] = ()
+    "Arguments of plugins."
     plugins: Plugins | None = None
+    "Plugins that run."
     node_selector: LabelSelector | None = None
+    "Only nodes with these labels."
 
     def resolved(self) -> Mapping[str, tuple[str, ...]]:
         """The plugins that run at each point, in order."""
@@ -111,19 +119,31 @@ class DeschedulerProfile(Struct):
 
 class DeschedulerConfiguration(Struct):
     leader_election: LeaderElection = LeaderElection(resource_name=names.LEASE_DESCHEDULER)
+    "Which of several replicas moves pods."
     client_connection: ClientConnection = ClientConnection()
+    "Accepted without effect."
     enable_profiling: bool = True
+    "Accepted without effect."
     enable_contention_profiling: bool = True
+    "Accepted without effect."
     healthz_bind_address: str = _DEFAULT_ADDRESS
+    "Accepted without effect: see --metrics-address."
     metrics_bind_address: str = _DEFAULT_ADDRESS
+    "Accepted without effect: see --metrics-address."
     descheduling_interval: NonNegativeDuration = "0s"
     "Time between two rounds; 0s is one round only."
     dry_run: bool = False
+    "Whether events only say which pods would move."
     profiles: tuple[DeschedulerProfile, ...] = ()
+    "Plugins and their arguments."
     node_selector: LabelSelector | None = None
+    "Only nodes with these labels."
     max_no_of_pods_to_evict_per_node: Annotated[int, Meta(ge=0)] | None = None
+    "Most pods that a round moves from a node."
     max_no_of_pods_to_evict_per_namespace: Annotated[int, Meta(ge=0)] | None = None
+    "Most pods of a namespace that a round moves."
     max_no_of_pods_to_evict_total: Annotated[int, Meta(ge=0)] | None = None
+    "Most pods that a round moves."
 
     def manifest(self) -> dict[str, Any]:
         """As plain data with apiVersion and kind: a file that `parse` reads back as the same configuration."""

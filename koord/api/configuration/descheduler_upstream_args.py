@@ -55,16 +55,22 @@ class OwnerKinds(Struct):
     """Pods of owners of these kinds alone, or of all but these."""
 
     include: tuple[str, ...] = ()
+    "Only these kinds."
     exclude: tuple[str, ...] = ()
+    "All but these kinds."
 
 
 class PodConditionFilter(Struct):
     """What a condition of a pod must say; what is left out is not asked for."""
 
     type: str = ""
+    "Type of the condition."
     status: str = ""
+    "Its status."
     reason: str = ""
+    "Its reason."
     min_time_since_last_transition_seconds: Seconds | None = None
+    "How long it has had this status, at least."
 
     def faults(self) -> Iterator[Fault]:
         if self == PodConditionFilter():
@@ -75,14 +81,23 @@ class PodLifeTimeArgs(PluginArgs):
     """Removes pods that are too old, or that are in one of some states."""
 
     namespaces: Namespaces | None = None
+    "Namespaces whose pods may move."
     label_selector: LabelSelector | None = None
+    "Only pods with these labels."
     owner_kinds: OwnerKinds | None = None
+    "Kinds of owners whose pods may move."
     max_pod_life_time_seconds: Seconds | None = None
+    "Maximum age of a pod, in seconds."
     states: tuple[PodState, ...] = ()
+    "Phases of pods, and reasons of containers."
     conditions: tuple[PodConditionFilter, ...] = ()
+    "Only pods with one of these conditions."
     exit_codes: tuple[int, ...] = ()
+    "Exit codes of containers."
     including_init_containers: bool = False
+    "Whether init containers count."
     including_ephemeral_containers: bool = False
+    "Whether ephemeral containers count."
 
     def faults(self) -> Iterable[Fault]:
         yield from _pod_faults(self.namespaces, self.label_selector)
@@ -97,7 +112,9 @@ class RemoveDuplicatesArgs(PluginArgs):
     """Removes pods where a node has more than its share of their owner's."""
 
     namespaces: Namespaces | None = None
+    "Namespaces whose pods may move."
     exclude_owner_kinds: tuple[str, ...] = ()
+    "Kinds of owners whose pods stay."
 
     def faults(self) -> Iterable[Fault]:
         return _pod_faults(self.namespaces, None)
@@ -107,10 +124,15 @@ class RemovePodsHavingTooManyRestartsArgs(PluginArgs):
     """Removes pods whose containers were restarted again and again."""
 
     namespaces: Namespaces | None = None
+    "Namespaces whose pods may move."
     label_selector: LabelSelector | None = None
+    "Only pods with these labels."
     pod_restart_threshold: int = 0
+    "Number of restarts that is too many."
     including_init_containers: bool = False
+    "Whether init containers count."
     states: tuple[Literal["Running", "CrashLoopBackOff"], ...] = ()
+    "Only pods in one of these states."
 
     def faults(self) -> Iterable[Fault]:
         yield from _pod_faults(self.namespaces, self.label_selector)
@@ -122,11 +144,14 @@ class RemovePodsViolatingNodeAffinityArgs(PluginArgs):
     """Removes pods that their node no longer suits, or that another node would suit better."""
 
     namespaces: Namespaces | None = None
+    "Namespaces whose pods may move."
     label_selector: LabelSelector | None = None
+    "Only pods with these labels."
     node_affinity_type: tuple[
         Literal["requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"],
         ...,
     ] = ()
+    "Which rules are checked."
 
     def faults(self) -> Iterable[Fault]:
         yield from _pod_faults(self.namespaces, self.label_selector)
@@ -138,9 +163,13 @@ class RemovePodsViolatingTopologySpreadConstraintArgs(PluginArgs):
     """Removes pods where there are too many, by their own topologySpreadConstraints."""
 
     namespaces: Namespaces | None = None
+    "Namespaces whose pods may move."
     label_selector: LabelSelector | None = None
+    "Only pods with these labels."
     constraints: tuple[Literal["DoNotSchedule", "ScheduleAnyway"], ...] = ()
+    "Which constraints are checked. Default: DoNotSchedule."
     topology_balance_node_fit: bool = True
+    "Whether a pod moves only if it fits on a node of another domain."
 
     def completed(self) -> Self:
         return replace(self, constraints=self.constraints or ("DoNotSchedule",))

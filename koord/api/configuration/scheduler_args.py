@@ -39,31 +39,52 @@ class LoadAwareAggregation(Struct):
     """Filter and score by percentiles instead of the mean."""
 
     usage_thresholds: Mapping[str, Percent] = EMPTY
+    "Usage in percent above which a node is filtered out, by resource."
     usage_aggregation_type: Aggregation = ""
+    "Statistic of usage that is compared with usageThresholds."
     usage_aggregated_duration: NonNegativeDuration = "0s"
+    "Period of that statistic. 0s: the longest one reported."
     score_aggregation_type: Aggregation = ""
+    "Statistic of usage that nodes are scored by."
     score_aggregated_duration: NonNegativeDuration = "0s"
+    "Period of that statistic. 0s: the longest one reported."
 
 
 class LoadAwareSchedulingArgs(PluginArgs):
     """Keep pods off nodes that are busy, by measured usage. A threshold of 0 is not checked."""
 
     filter_expired_node_metrics: bool = True
+    "Whether nodes whose report is too old are filtered out."
     node_metric_expiration_seconds: Positive = 180
+    "Maximum age of a report, in seconds."
     enable_schedule_when_node_metrics_expired: bool = False
+    "With filterExpiredNodeMetrics: whether these nodes are left unchecked instead."
     resource_weights: Mapping[str, Weight] = EMPTY
+    "Weight of each resource in the score. Default: cpu and memory 1 each."
     dominant_resource_weight: Percent = 0
+    "Weight of the resource that is used most, in addition."
     usage_thresholds: Mapping[str, Percent] = EMPTY
+    "Usage in percent above which a node is filtered out, by resource. Default: cpu 65, memory 95."
     prod_usage_thresholds: Mapping[str, Percent] = EMPTY
+    "The same for the usage of prod pods, checked for prod pods."
     prod_usage_include_sys: bool = False
+    "Whether the usage of the system counts as usage of prod pods."
     score_according_prod_usage: bool = False
+    "Whether prod pods are scored by the usage of prod pods alone."
     estimator: str = ""
+    "Accepted without effect."
     estimated_scaling_factors: Mapping[str, Weight] = EMPTY
+    "Share of its request that a new pod is expected to use, by resource. Default: cpu 85, memory 70."
     estimated_seconds_after_pod_scheduled: int | None = None
+    "For how long after its placement a pod counts by the estimate."
     estimated_seconds_after_initialized: int | None = None
+    "For how long after its start a pod counts by the estimate."
     allow_customize_estimation: bool = False
+    "Whether a pod's annotation may change its scaling factors."
     aggregated: LoadAwareAggregation | None = None
+    "Filter and score by percentiles."
     supported_resources: tuple[str, ...] = ()
+    "Resources that are estimated, in addition to those weighed."
 
     def completed(self) -> Self:
         weights = self.resource_weights
@@ -84,7 +105,9 @@ class LoadAwareSchedulingArgs(PluginArgs):
 
 class ResourceWeight(Struct):
     name: str
+    "Name of the resource."
     weight: int = 1
+    "Its weight, from 1 to 100."
 
 
 CPU_AND_MEMORY: Final = (ResourceWeight("cpu"), ResourceWeight("memory"))
@@ -99,7 +122,9 @@ class _Weighing(Struct):
     """A way to rank nodes, and the resources that it looks at."""
 
     type: str = field(default_factory=_least_allocated)
+    "LeastAllocated prefers empty nodes, MostAllocated full ones, BalancedAllocation evenly used ones."
     resources: tuple[ResourceWeight, ...] = ()
+    "Resources that count, with their weights."
 
     def over(self, resources: tuple[ResourceWeight, ...]) -> Self:
         """With these resources where none are named: a strategy that weighs nothing would rank nothing."""
@@ -113,6 +138,7 @@ class ScoringStrategy(_Weighing):
     """Which nodes Koordinator's plugins prefer: empty ones, full ones, or evenly used ones."""
 
     type: Literal["LeastAllocated", "MostAllocated", "BalancedAllocation"] = field(default_factory=_least_allocated)
+    "LeastAllocated prefers empty nodes, MostAllocated full ones, BalancedAllocation evenly used ones."
 
 
 class DeviceScoringStrategy(_Weighing):
@@ -121,6 +147,7 @@ class DeviceScoringStrategy(_Weighing):
     type: Literal["LeastAllocated", "MostAllocated", "BalancedAllocation", "FGD", "ShadowPrices"] = field(
         default_factory=_least_allocated
     )
+    "As above; FGD leaves the fewest fragments of GPUs, ShadowPrices weighs what later pods will need."
 
 
 def _weight_faults(resource: ResourceWeight) -> Iterable[Fault]:
@@ -136,8 +163,11 @@ class NodeNUMAResourceArgs(PluginArgs):
     """CPUs and NUMA nodes. An empty default policy binds only pods that ask for it."""
 
     default_cpu_bind_policy: Literal["", "FullPCPUs", "SpreadByPCPUs"] = "FullPCPUs"
+    "How LSE and LSR pods without a policy of their own are bound: to whole cores, or spread over cores."
     scoring_strategy: ScoringStrategy = ScoringStrategy()
+    "How nodes are scored."
     numa_scoring_strategy: ScoringStrategy = ScoringStrategy()
+    "How the NUMA nodes of a node are scored."
 
     def completed(self) -> Self:
         return replace(
@@ -153,15 +183,22 @@ class NodeNUMAResourceArgs(PluginArgs):
 
 class PreAllocationConfig(Struct):
     enable_cluster_mode: bool = False
+    "Whether Reservations with the pre-allocation mode Cluster take over any pod with clusterLabelKey."
     cluster_label_key: str = names.LABEL_IS_PRE_ALLOCATABLE
+    "Label of pods that may be pre-allocated."
     cluster_priority_annotation_key: str = names.ANNOTATION_PRE_ALLOCATABLE_PRIORITY
+    "Annotation with the pod's rank among them."
     prefer_no_pre_allocated_pods: bool = False
+    "Whether nodes without pods to take over are preferred."
 
 
 class ReservationSelectorIndex(Struct):
     enabled: bool = False
+    "Whether reservations are indexed by labels."
     key_prefixes: tuple[str, ...] = ()
+    "Prefixes of the labels to index."
     keys: tuple[str, ...] = ()
+    "Labels to index."
 
 
 def is_extended_resource(name: str) -> bool:
@@ -186,17 +223,29 @@ class ReservationArgs(PluginArgs):
     """Reservations: their matching, their preemption, their end."""
 
     enable_preemption: bool = False
+    "Whether a Reservation may preempt pods of lower priority."
     min_candidate_nodes_percentage: Percent = 10
+    "Accepted without effect: set it in DefaultPreemption."
     min_candidate_nodes_absolute: Count = 100
+    "Accepted without effect: set it in DefaultPreemption."
     controller_workers: Positive = 1
+    "Accepted without effect."
     gc_duration_seconds: Count = 86400
+    "Age at which a Reservation that has ended is deleted."
     gc_interval_seconds: Count = 60
+    "Time between two looks for such Reservations."
     disable_garbage_collection: bool = False
+    "Whether they are kept."
     resync_interval_seconds: Count = 60
+    "Accepted without effect: a Reservation is checked when it changes, and when its time is up."
     pre_allocation_config: PreAllocationConfig = PreAllocationConfig()
+    "Reservations that take over the resources of running pods."
     ignored_resources: tuple[str, ...] = ()
+    "Extended resources that a Reservation does not hold."
     ignored_resource_groups: tuple[str, ...] = ()
+    "Domains of these resources."
     reservation_selector_index: ReservationSelectorIndex = ReservationSelectorIndex()
+    "Labels that reservations are indexed by."
 
     def completed(self) -> Self:
         """A time of 0 counts as unset."""
@@ -213,27 +262,42 @@ class ReservationArgs(PluginArgs):
 
 class HookPlugin(Struct):
     key: str = ""
+    "Accepted without effect."
     factory_key: str = ""
+    "Accepted without effect."
     factory_args: str = ""
+    "Accepted without effect."
 
 
 class ElasticQuotaArgs(PluginArgs):
     delay_evict_time: NonNegativeDuration = "2m0s"
+    "How long a quota may exceed its share before pods are evicted, with monitorAllQuotas."
     revoke_pod_interval: NonNegativeDuration = "1s"
+    "Time between two checks for that."
     default_quota_group_max: ResourceList = EMPTY
+    "Maximum of the quota for pods that name none. Default: practically unlimited."
     system_quota_group_max: ResourceList = EMPTY
+    "Maximum of the quota for system pods. Default: practically unlimited."
     quota_group_namespace: str = names.NAMESPACE_KOORDINATOR
+    "Namespace of the quotas that koord creates."
     monitor_all_quotas: bool = False
     "Evict pods of quotas that have used more than their share for longer than delayEvictTime."
     only_report_overuse: bool = False
     "With monitorAllQuotas: evict no pod, and say in the quota's condition Overused which pods would go."
     enable_check_parent_quota: bool = False
+    "Whether a pod must also fit into the quotas above its own."
     enable_runtime_quota: bool = True
+    "Whether quotas borrow what others leave idle. Otherwise a pod is checked against the quota's max."
     enable_min_quota_scale: bool = True
+    "Whether guarantees shrink in proportion where the cluster cannot keep all of them."
     disable_default_quota_preemption: bool = True
+    "Whether pods of the default quota are never preempted for a quota's guarantee."
     enable_queue_hint: bool = False
+    "Accepted without effect."
     quota_snapshot_update_interval: NonNegativeDuration = "2m0s"
+    "Accepted without effect."
     hook_plugins: tuple[HookPlugin, ...] = ()
+    "Accepted without effect."
 
     def completed(self) -> Self:
         unlimited = {"cpu": UNLIMITED, "memory": UNLIMITED}
@@ -256,22 +320,33 @@ class ElasticQuotaArgs(PluginArgs):
 
 class CoschedulingArgs(PluginArgs):
     default_timeout: NonNegativeDuration = "10m0s"
+    "How long placed pods of a gang wait for the others."
     controller_workers: Positive = 1
+    "Accepted without effect."
     skip_check_schedule_cycle: bool = False
+    "Accepted without effect."
     enable_preemption: bool = False
+    "Whether a gang may preempt pods of lower priority."
     aware_network_topology: bool = False
+    "Whether gangs are placed by the ClusterNetworkTopology."
     default_match_policy: Literal["only-waiting", "waiting-and-running", "once-satisfied"] = "once-satisfied"
+    "Which pods count for minMember: those that wait, also those that run, or all once it was reached."
 
 
 class GPUSharedResourceTemplates(Struct):
     config_map_namespace: str = names.NAMESPACE_KOORDINATOR
+    "Namespace of the ConfigMap with templates of vendors."
     config_map_name: str = names.CONFIGMAP_GPU_SHARED_RESOURCE_TEMPLATES
+    "Its name."
     matched_resources: tuple[str, ...] = (names.RESOURCE_HUAWEI_NPU_CORE,)
+    "Resources that are allocated by templates."
 
 
 class GPUModel(Struct):
     vendor: str
+    "Vendor of the GPU."
     model: str
+    "Model of the GPU."
 
 
 DEVICE_RESOURCES: Final = tuple(
@@ -287,10 +362,15 @@ DEVICE_RESOURCES: Final = tuple(
 
 class DeviceShareArgs(PluginArgs):
     allocator: str = ""
+    "Accepted without effect."
     scoring_strategy: DeviceScoringStrategy = DeviceScoringStrategy()
+    "How nodes and devices are scored."
     disable_device_numa_topology_alignment: bool = False
+    "Whether devices are chosen without regard to NUMA nodes."
     gpu_shared_resource_templates_config: GPUSharedResourceTemplates = GPUSharedResourceTemplates()
+    "Where templates of shared GPUs are."
     gpu_share_unsupported_models: tuple[GPUModel, ...] = ()
+    "GPUs that are allocated only as a whole."
 
     def completed(self) -> Self:
         return replace(self, scoring_strategy=self.scoring_strategy.over(DEVICE_RESOURCES))
@@ -301,19 +381,24 @@ class DeviceShareArgs(PluginArgs):
 
 class ScarceResourceAvoidanceArgs(PluginArgs):
     resources: tuple[str, ...] = ()
+    "Resources that few nodes have: pods that do not request them prefer other nodes."
 
 
 class FitPlusResource(Struct):
     type: Literal["LeastAllocated", "MostAllocated"]
+    "LeastAllocated prefers empty nodes, MostAllocated full ones."
     weight: Positive
+    "Weight of the resource."
 
 
 class NodeResourcesFitPlusArgs(PluginArgs):
     resources: Mapping[str, FitPlusResource] = EMPTY
+    "How nodes are scored, by resource."
 
 
 class SchedulingHintArgs(PluginArgs):
     max_hint_nodes: Positive = 100
+    "How many of the nodes that a pod's hint prefers are tried first."
 
 
 class DefaultPreBindArgs(PluginArgs):
@@ -322,7 +407,9 @@ class DefaultPreBindArgs(PluginArgs):
 
 class ShapePoint(Struct):
     utilization: Percent
+    "Utilization in percent."
     score: Annotated[int, Meta(ge=0, le=10)]
+    "Score at that utilization, from 0 to 10."
 
 
 def _shape_faults(shape: tuple[ShapePoint, ...]) -> Iterable[Fault]:
@@ -337,14 +424,18 @@ def _shape_faults(shape: tuple[ShapePoint, ...]) -> Iterable[Fault]:
 
 class RequestedToCapacityRatio(Struct):
     shape: tuple[ShapePoint, ...] = ()
+    "Points of the curve from utilization to score."
 
 
 class FitScoringStrategy(Struct):
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = field(
         default_factory=_least_allocated
     )
+    "LeastAllocated prefers empty nodes, MostAllocated full ones, RequestedToCapacityRatio follows a curve."
     resources: tuple[ResourceWeight, ...] = ()
+    "Resources that count, with their weights. Default: cpu and memory."
     requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+    "The curve."
 
 
 def _weighed(resources: tuple[ResourceWeight, ...]) -> tuple[ResourceWeight, ...]:
@@ -356,8 +447,11 @@ def _weighed(resources: tuple[ResourceWeight, ...]) -> tuple[ResourceWeight, ...
 
 class NodeResourcesFitArgs(PluginArgs):
     ignored_resources: tuple[str, ...] = ()
+    "Resources that are not checked."
     ignored_resource_groups: tuple[str, ...] = ()
+    "Domains of resources that are not checked."
     scoring_strategy: FitScoringStrategy = FitScoringStrategy()
+    "How nodes are scored."
 
     def completed(self) -> Self:
         strategy = self.scoring_strategy
@@ -380,6 +474,7 @@ class NodeResourcesFitArgs(PluginArgs):
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs):
     resources: tuple[ResourceWeight, ...] = ()
+    "Resources that should be used evenly. Default: cpu and memory."
 
     def completed(self) -> Self:
         return replace(self, resources=_weighed(self.resources))
@@ -396,12 +491,16 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs):
 
 class InterPodAffinityArgs(PluginArgs):
     hard_pod_affinity_weight: Percent = 1
+    "Score for required affinities of pods that are on a node."
     ignore_preferred_terms_of_existing_pods: bool = False
+    "Whether preferences of pods that are on a node do not count."
 
 
 class PodTopologySpreadArgs(PluginArgs):
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    "Constraints for pods that have none."
     defaulting_type: Literal["System", "List"] = "System"
+    "System: spread over nodes and zones; List: by defaultConstraints."
 
     def faults(self) -> Iterable[Fault]:
         if self.defaulting_type == "System" and self.default_constraints:
@@ -429,6 +528,7 @@ class PodTopologySpreadArgs(PluginArgs):
 
 class NodeAffinityArgs(PluginArgs):
     added_affinity: NodeAffinity | None = None
+    "Node affinity of all pods, in addition to their own."
 
     def faults(self) -> Iterable[Fault]:
         if self.added_affinity is None:
@@ -448,7 +548,9 @@ class NodeAffinityArgs(PluginArgs):
 
 class DefaultPreemptionArgs(PluginArgs):
     min_candidate_nodes_percentage: Percent = 10
+    "Share of the nodes that are tried for preemption."
     min_candidate_nodes_absolute: Count = 100
+    "Number of nodes that are tried at least."
 
     def faults(self) -> Iterable[Fault]:
         if self.min_candidate_nodes_percentage == 0 and self.min_candidate_nodes_absolute == 0:
@@ -457,7 +559,9 @@ class DefaultPreemptionArgs(PluginArgs):
 
 class VolumeBindingArgs(PluginArgs):
     bind_timeout_seconds: Count = 600
+    "How long binding of volumes may take."
     shape: tuple[ShapePoint, ...] = ()
+    "Accepted without effect."
 
     def faults(self) -> Iterable[Fault]:
         return _shape_faults(self.shape) if self.shape else ()
@@ -465,7 +569,9 @@ class VolumeBindingArgs(PluginArgs):
 
 class DynamicResourcesArgs(PluginArgs):
     filter_timeout: NonNegativeDuration = "10s"
+    "Accepted without effect."
     binding_timeout: NonNegativeDuration = field(name="bindingTimeout", default="10m0s")
+    "Accepted without effect."
 
 
 ARGS: Final[Mapping[str, type[PluginArgs]]] = {

@@ -58,9 +58,13 @@ class SchedulerProfile(Struct):
     """One scheduler name and its plugins."""
 
     scheduler_name: str = ""
+    "Pods with this spec.schedulerName get the profile."
     percentage_of_nodes_to_score: Annotated[int, Meta(ge=0, le=100)] | None = None
+    "Accepted without effect: koord looks at all nodes."
     plugins: Plugins | None = None
+    "Plugins that differ from the defaults."
     plugin_config: tuple[PluginConfig, ...] = ()
+    "Arguments of plugins."
 
     def resolved(self) -> ResolvedPlugins:
         """The plugins that run, in order, with their weights."""
@@ -77,16 +81,27 @@ class SchedulerProfile(Struct):
 
 class SchedulerConfiguration(Struct):
     parallelism: Annotated[int, Meta(ge=1)] = 16
+    "Accepted without effect: nodes are judged as vectors."
     leader_election: LeaderElection = LeaderElection(resource_name=names.LEASE_SCHEDULER)
+    "Which of several replicas schedules."
     client_connection: ClientConnection = ClientConnection()
+    "Accepted without effect."
     enable_profiling: bool = True
+    "Accepted without effect."
     enable_contention_profiling: bool = True
+    "Accepted without effect."
     percentage_of_nodes_to_score: Annotated[int, Meta(ge=0, le=100)] = 0
+    "Accepted without effect: koord looks at all nodes."
     pod_initial_backoff_seconds: Annotated[int, Meta(ge=1)] = 1
+    "Wait before the second attempt to schedule a pod. It doubles with each further attempt."
     pod_max_backoff_seconds: int = 10
+    "Longest wait before another attempt."
     profiles: tuple[SchedulerProfile, ...] = ()
+    "Scheduler names and their plugins."
     extenders: tuple[Any, ...] = ()
+    "Refused: koord has no extenders."
     delay_cache_until_active: bool = False
+    "Accepted without effect: a standby receives everything."
 
     def profile(self, scheduler_name: str) -> SchedulerProfile | None:
         return next((profile for profile in self.profiles if profile.scheduler_name == scheduler_name), None)

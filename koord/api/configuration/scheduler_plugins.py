@@ -93,18 +93,31 @@ class Plugins(Struct):
     """The plugin sets of a profile, one for each extension point, and `multiPoint` for all points of a plugin."""
 
     pre_enqueue: PluginSet = PluginSet()
+    "Which pods may enter the queue."
     queue_sort: PluginSet = PluginSet()
+    "Order of the queue. All profiles have the same."
     pre_filter: PluginSet = PluginSet()
+    "Judges a pod before its nodes."
     filter: PluginSet = PluginSet()
+    "Which nodes a pod fits on."
     post_filter: PluginSet = PluginSet()
+    "What makes room for a pod that fits nowhere."
     pre_score: PluginSet = PluginSet()
+    "Prepares scores."
     score: PluginSet = PluginSet()
+    "How good a node is, from 0 to 100, times the plugin's weight."
     reserve: PluginSet = PluginSet()
+    "What a placed pod takes."
     permit: PluginSet = PluginSet()
+    "Which placed pods wait for others."
     pre_bind: PluginSet = PluginSet()
+    "What is written before the pod is bound."
     bind: PluginSet = PluginSet()
+    "What binds the pod."
     post_bind: PluginSet = PluginSet()
+    "What happens afterwards."
     multi_point: PluginSet = PluginSet()
+    "Plugins for all the points that they have."
 
     def at(self, point: str) -> PluginSet:
         plugin_set: PluginSet = getattr(self, POINTS[point])
