@@ -14,11 +14,11 @@ from prometheus_client.registry import Collector
 from koord.agent.live.metrics import AgentCollector
 from koord.agent.predict.forecast import Forecast
 from koord.agent.series.samples import Samples
-from koord.api.configuration.features import AgentGate
+from koord.api.configuration.features import AgentGate, ManagerGate, parse_gates
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.kube.metrics import Metrics, Table
 from koord.manager.live.metrics import ManagerMetrics
-from koord.manager.live.webhook_reviews import Reviews
+from koord.manager.live.webhook_server import WebhookServer
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.yarn.live.metrics import YarnMetrics
 from koord_minicluster.apiserver import telemetry
@@ -48,7 +48,8 @@ def families() -> Mapping[str, tuple[Family, ...]]:
 
 def _manager(metrics: Metrics) -> None:
     ManagerMetrics(metrics)
-    Reviews(cast("Any", None), {}, cast("Any", ()), metrics)
+    facts = SimpleNamespace(now=lambda: SimpleNamespace(quotas=None), admitted=None)
+    WebhookServer(cast("Any", None), cast("Any", facts), parse_gates(ManagerGate), "127.0.0.1:0", metrics=metrics)
 
 
 _COMPONENTS: Final[Mapping[str, Callable[[Metrics], object]]] = {
