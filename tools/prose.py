@@ -128,13 +128,18 @@ def folder_of(path: str) -> str:
     return path.partition("/")[0] if "/" in path else "."
 
 
+MADE_FROM_CODE: Final = "docs/reference/"
+
+
 def tracked(paths: Iterable[str] = ()) -> dict[str, str]:
-    """Tracked Python and Markdown files with their text, by path."""
+    """Tracked Python and Markdown files with their text, by path; without pages that repeat words of the code."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--", *paths], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
     return {
-        path: (ROOT / path).read_text() for path in listed if path.endswith((".py", ".md")) and (ROOT / path).exists()
+        path: (ROOT / path).read_text()
+        for path in listed
+        if path.endswith((".py", ".md")) and not path.startswith(MADE_FROM_CODE) and (ROOT / path).exists()
     }
 
 

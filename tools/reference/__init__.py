@@ -23,7 +23,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def made() -> tuple[dict[str, str], list[str]]:
-    """The pages by path, and what has no description."""
+    """The pages by path, and the fields, options, gates and metrics that lack a description."""
     from tools.reference import commands, kinds, metrics, settings
 
     pages, undescribed = {}, []
@@ -41,7 +41,7 @@ def made() -> tuple[dict[str, str], list[str]]:
 
 
 def wrapped(text: str) -> str:
-    """Paragraphs wrap as those of all pages; tables, headings and code stay as they are."""
+    """Paragraphs wrap as those of all pages; tables, headings and code stay unchanged."""
     blocks = re.split(r"\n{2,}", text.strip())
     return "\n\n".join(line for block in blocks for line in _block(block)) + "\n"
 
