@@ -55,6 +55,7 @@ layers: .venv/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.maps
 	$(BIN)/python -m tools.layers --check docs/architecture/imports.md
+	$(BIN)/python -m tools.reference --check
 
 # Files go whole to the workers, in the order that tests/distribution.py gives them. There are more workers than cores,
 # since much of a test that talks to a server is waiting.
