@@ -389,3 +389,14 @@ def cgroups_of(pid: int) -> str:
 
 def runs(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
+
+
+async def test_a_log_warns_that_its_lines_have_no_times(web: Client, core: kubernetes.client.CoreV1Api) -> None:
+    def warning(**options: Any) -> str | None:
+        answer = core.read_namespaced_pod_log_with_http_info("web", "default", **options)
+        text: str | None = answer[2].get("Warning")
+        return text
+
+    for options in ({"timestamps": True}, {"since_seconds": 1}):
+        assert "does not keep when lines were written" in str(await asyncio.to_thread(warning, **options))
+    assert await asyncio.to_thread(warning) is None

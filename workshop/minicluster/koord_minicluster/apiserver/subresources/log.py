@@ -61,7 +61,8 @@ class NodeLog:
         async with self._session.get(url, params=query, ssl=self._kubelets.identity) as answer:
             if answer.status != 200:
                 raise refused_by_node(answer.status, await answer.text())
-            stream = Stream("text/plain")
+            warning = answer.headers.get("Warning")
+            stream = Stream("text/plain", {"Warning": warning} if warning else None)
             if query_flag(request.query, "follow"):
                 request.http.wait_for_reader()
             stream.begin(request.http)

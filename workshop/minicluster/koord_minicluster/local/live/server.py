@@ -20,6 +20,7 @@ from koord_minicluster.local.live.forwarding import forward
 from koord_minicluster.local.live.worker import Worker
 
 FOLLOW_S: Final = 0.2
+UNTIMED: Final = "a local node does not keep when lines were written: all of them are shown, without times"
 
 
 class LocalKubelet:
@@ -44,6 +45,8 @@ class LocalKubelet:
         file = worker.log_file(names["container"], own.restarts - query.previous)
         limit = query.limit_bytes
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        if query.timestamps or query.since_s is not None:
+            response.headers["Warning"] = f'299 - "{UNTIMED}"'
         await response.prepare(request)
         pieces, offset = await asyncio.to_thread(pod_logs.tail, file, query.tail_lines)
         for piece in pieces:
