@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 GROUPS = (
     "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io",
     "autoscaling", "batch", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "node.k8s.io", "policy",
-    "rbac.authorization.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
+    "rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
 )  # fmt: skip
 REF = "#/components/schemas/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."

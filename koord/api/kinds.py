@@ -35,6 +35,13 @@ if TYPE_CHECKING:
         ServiceAccount,
     )
     from koord.api.kubernetes.discovery import EndpointSlice
+    from koord.api.kubernetes.dynamic_resources import (
+        DeviceClass,
+        DeviceTaintRule,
+        ResourceClaim,
+        ResourceClaimTemplate,
+        ResourceSlice,
+    )
     from koord.api.kubernetes.policy import PodDisruptionBudget
     from koord.api.kubernetes.rbac import ClusterRole
     from koord.api.kubernetes.storage import (
@@ -247,6 +254,28 @@ CUSTOM_RESOURCE_DEFINITIONS: Final[Kind[CustomResourceDefinition]] = Kind(
     "koord.api.kubernetes.apiextensions:CustomResourceDefinition",
 )
 
+_DRA: Final = "koord.api.kubernetes.dynamic_resources"
+RESOURCE_CLAIMS: Final[Kind[ResourceClaim]] = Kind(
+    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", True, f"{_DRA}:ResourceClaim"
+)
+RESOURCE_CLAIM_TEMPLATES: Final[Kind[ResourceClaimTemplate]] = Kind(
+    "resource.k8s.io",
+    "v1",
+    "ResourceClaimTemplate",
+    "resourceclaimtemplates",
+    True,
+    f"{_DRA}:ResourceClaimTemplate",
+)
+RESOURCE_SLICES: Final[Kind[ResourceSlice]] = Kind(
+    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", False, f"{_DRA}:ResourceSlice"
+)
+DEVICE_CLASSES: Final[Kind[DeviceClass]] = Kind(
+    "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", False, f"{_DRA}:DeviceClass"
+)
+DEVICE_TAINT_RULES: Final[Kind[DeviceTaintRule]] = Kind(
+    "resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", False, f"{_DRA}:DeviceTaintRule"
+)
+
 NODE_METRICS: Final[Kind[NodeMetric]] = Kind(
     "slo.koordinator.sh",
     "v1alpha1",
@@ -381,6 +410,15 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
 )
 """What every Kubernetes has."""
 
+DEVICES_BY_CLAIM: Final[tuple[Kind[Any], ...]] = (
+    RESOURCE_CLAIMS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+)
+"""What Kubernetes has since 1.34; DeviceTaintRules in this version since 1.37."""
+
 CUSTOM: Final[tuple[Kind[Any], ...]] = (
     NODE_METRICS,
     NODE_SLOS,
@@ -399,7 +437,7 @@ CUSTOM: Final[tuple[Kind[Any], ...]] = (
 )
 """What koord's CustomResourceDefinitions add."""
 
-ALL: Final[tuple[Kind[Any], ...]] = (*BUILT_IN, *CUSTOM)
+ALL: Final[tuple[Kind[Any], ...]] = (*BUILT_IN, *DEVICES_BY_CLAIM, *CUSTOM)
 
 
 def find(api_version: str, kind: str) -> Kind[Any] | None:

@@ -19,12 +19,14 @@ from koord.api import kinds
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.kinds import Kind
 from koord.api.kubernetes.core import PriorityClass
+from koord.api.kubernetes.dynamic_resources import ResourceClaim, ResourceClaimTemplate
 from koord.api.kubernetes.pod import Pod, PodSpec
 from koord.api.kubernetes.policy import PodDisruptionBudget
 from koord.api.kubernetes.storage import PersistentVolumeClaim, StorageClass
 from koord.api.machinery.faults import BadInput, Fault, Invalid
 from koord.api.protocol.priority import BANDS
 from koord.api.text.manifest import Manifest, Manifests
+from koord.api.workloads.pod_claims import claim_for, missing_claims, with_claims
 from koord.offline import defaults
 from koord.offline.arrival import KINDS as ARRIVAL_KINDS
 from koord.offline.budgets import counted
@@ -142,6 +144,7 @@ class _Builder:
         self.all_pods = list(manifests.of(kinds.PODS))
         self.names = {pod.metadata.name for pod in self.all_pods}
         self.made_up: Counter[str] = Counter()
+        self.claim_templates: dict[str, ResourceClaimTemplate] = {}
         self.admission = PlanAdmission(manifests.items, parse_gates(ManagerGate), seed)
 
     def take(self, item: Manifest) -> None:
@@ -170,6 +173,29 @@ class _Builder:
 
     def claim(self, given: PersistentVolumeClaim) -> PersistentVolumeClaim:
         return defaults.claim(given, self.default_classes)
+
+    def resource_claim(self, given: ResourceClaim) -> ResourceClaim:
+        meta = given.metadata
+        return given if meta.uid else replace(given, metadata=replace(meta, uid=f"claim {meta.key}"))
+
+    def claim_template(self, given: ResourceClaimTemplate) -> ResourceClaimTemplate:
+        self.claim_templates[given.metadata.key] = given
+        return given
+
+    def with_claims(self, pod: Pod) -> Pod:
+        """A pod with the claims that are made for it from templates."""
+        names: dict[str, str] = {}
+        for entry in missing_claims(pod):
+            key = f"{pod.metadata.namespace}/{entry.resource_claim_template_name}"
+            template = self.claim_templates.get(key)
+            if template is None:
+                self.world.warnings.append(f"Pod {pod.metadata.key}: the ResourceClaimTemplate {key} does not exist")
+                continue
+            claim = claim_for(pod, entry, template)
+            names[entry.name] = name = f"{claim.metadata.generate_name}0"
+            claim = replace(claim, metadata=replace(claim.metadata, name=name))
+            self.core.put(kinds.RESOURCE_CLAIMS, self.resource_claim(claim))
+        return with_claims(pod, names) if names else pod
 
     def budget(self, given: PodDisruptionBudget) -> PodDisruptionBudget:
         return counted(given, self.all_pods)
@@ -201,6 +227,8 @@ class _Builder:
                 return
             if priority:
                 pod = replace(pod, spec=replace(pod.spec, priority=priority))
+        if pod.spec.resource_claims and not node:
+            pod = self.with_claims(pod)
         ask = Ask(pod)
         # What cannot be counted is found out here, with its place at hand.
         _ = ask.requests, ask.non_zero, load_basis_of(ask.pod, ask.template)
@@ -255,6 +283,8 @@ _FILLED_IN: Final[Mapping[Kind[Any], Callable[[_Builder, Any], Any]]] = {
     kinds.NODES: lambda builder, node: defaults.node(node),
     kinds.POD_DISRUPTION_BUDGETS: _Builder.budget,
     kinds.RESERVATIONS: lambda builder, reservation: defaults.reservation(reservation),
+    kinds.RESOURCE_CLAIMS: _Builder.resource_claim,
+    kinds.RESOURCE_CLAIM_TEMPLATES: _Builder.claim_template,
 }
 """What an API server and controllers would have made of an object, by kind."""
 
@@ -265,6 +295,8 @@ KINDS: Final[tuple[Kind[Any], ...]] = tuple(
             # The door has them: they decide what pods look like.
             kinds.CLUSTER_COLOCATION_PROFILES,
             *ARRIVAL_KINDS,
+            # Claims are made from them for pods.
+            kinds.RESOURCE_CLAIM_TEMPLATES,
             *(input_.kind for input_ in INPUTS if not input_.named_only),
         )
     )

@@ -35,6 +35,7 @@ PLUGINS: Final[Mapping[str, str]] = {
     "VolumeZone": f"{_HERE}.volume_zone",
     "PodTopologySpread": f"{_HERE}.pod_topology_spread",
     "InterPodAffinity": f"{_HERE}.inter_pod_affinity",
+    "DynamicResources": f"{_HERE}.dynamic_resources.plugin",
     "LoadAwareScheduling": f"{_HERE}.load_aware_scheduling",
     "NodeNUMAResource": f"{_HERE}.numa.node_numa_resource",
     "Reservation": f"{_HERE}.reservation.plugin",

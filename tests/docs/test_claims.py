@@ -40,7 +40,7 @@ async def as_the_example_allows(admin: Client, example: str = "scheduler", accou
 
 
 UNUSED_BY_THE_SCHEDULER = ELSEWHERE | {
-    # Quotas, volumes, gangs, networks and devices have stories of their own in tests/scheduler/live.
+    # Quotas, volumes, gangs, networks, devices and claims have stories of their own in tests/scheduler/live.
     "create pods/eviction",
     "patch elasticquotas.scheduling.sigs.k8s.io",
     "patch elasticquotas.scheduling.sigs.k8s.io/status",
@@ -48,6 +48,9 @@ UNUSED_BY_THE_SCHEDULER = ELSEWHERE | {
     "patch persistentvolumes",
     "patch podgroups.scheduling.sigs.k8s.io",
     "patch pods",
+    "patch resourceclaims.resource.k8s.io",
+    "patch resourceclaims.resource.k8s.io/binding",
+    "patch resourceclaims.resource.k8s.io/status",
     "patch clusternetworktopologies.scheduling.koordinator.sh/status",
     "patch reservations.scheduling.koordinator.sh",
     "delete reservations.scheduling.koordinator.sh",

@@ -121,6 +121,12 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
 """Pages whose first command starts a cluster, and what their commands print."""
 IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
     "latency-model.md": ("measured on: ", "services that fell behind: "),
+    "gpus-by-claim.md": (
+        "2 nodes, pods: 3 scheduled, 1 unschedulable",
+        "2 are taken by shop/train-0-gpu-0 and shop/train-1-gpu-0",
+        "the claim shop/train-0-gpu-0 released",
+        "GETS   shop/two-near: gpu-2/gpu-0, gpu-2/gpu-1",
+    ),
     "beside-other-systems.md": ('"cluster-autoscaler.kubernetes.io/pod-scale-up-delay":"87600h"',),
     "pack-gpus.md": (
         "GPU allocated (%) when as much GPU was asked for as there is",

@@ -35,7 +35,8 @@ def test_plugins_filter_in_the_order_of_the_spec() -> None:
     order = [
         *("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"),
         *("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread"),
-        *("InterPodAffinity", "LoadAwareScheduling", "NodeClosing", "NodeNUMAResource", "DeviceShare", "Reservation"),
+        *("InterPodAffinity", "DynamicResources", "LoadAwareScheduling", "NodeClosing", "NodeNUMAResource"),
+        *("DeviceShare", "Reservation"),
     ]
     ours = [name for name in names(SHIPPED) if "filter" in IMPLEMENTS[name]]
     assert ours == [name for name in order if name in registry.PLUGINS]
@@ -49,6 +50,7 @@ def test_weights_are_those_of_kubernetes_by_default() -> None:
         "NodeResourcesFit": 1,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
+        "DynamicResources": 2,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
         "VolumeBinding": 1,

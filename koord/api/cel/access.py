@@ -7,7 +7,7 @@ from typing import Any
 from koord.api.cel.parser import RESERVED
 from koord.api.cel.standard import text_of
 from koord.api.cel.syntax import CelError
-from koord.api.cel.values import NONE, Maybe, Obj, type_name
+from koord.api.cel.values import NONE, Absent, Maybe, Obj, type_name
 
 
 def _key(value: dict[str, Any], name: str) -> str:
@@ -19,7 +19,7 @@ def field_of(value: Any, name: str) -> Any:
     """Raises CelError. In an optional value, the field is optional too."""
     if isinstance(value, Maybe):
         return optional_field(value, name)
-    if isinstance(value, dict) and (key := _key(value, name)) in value:
+    if isinstance(value, dict) and ((key := _key(value, name)) in value or isinstance(value, Absent)):
         return value[key]
     raise CelError(f"no such key: {name}")
 
@@ -46,7 +46,7 @@ def indexed(value: Any, key: Any) -> Any:
             return value[at]
         raise CelError(f"index out of bounds: {text_of(key)}")
     if isinstance(value, dict):
-        if _is_key(key) and key in value:
+        if _is_key(key) and (key in value or isinstance(value, Absent)):
             return value[key]
         raise CelError(f"no such key: {text_of(key)}")
     if isinstance(value, Maybe):

@@ -44,6 +44,15 @@ class StoredMap(dict[str, Any]):
         self.weight = 1 + sum(map(weight, entries.values()))
 
 
+class Absent(dict[str, dict[str, Any]]):
+    """A map of maps where every key that it does not have leads to an empty map. Only `in` tells the difference."""
+
+    __slots__ = ()
+
+    def __missing__(self, key: object) -> dict[str, Any]:
+        return {}
+
+
 class Obj(StoredMap):
     """An object. `hidden`: how many of its fields cannot be seen; they count for its size."""
 
@@ -159,7 +168,7 @@ class Format:
 _NAMES: Final[dict[type, str]] = {
     bool: "bool", int: "int", Uint: "uint", float: "double", str: "string", bytes: "bytes", type(None): "null_type",
     list: "list", StoredList: "list", KeyedList: "list", SetList: "list", dict: "map", StoredMap: "map", Obj: "map",
-    Duration: "google.protobuf.Duration",
+    Absent: "map", Duration: "google.protobuf.Duration",
     Timestamp: "google.protobuf.Timestamp", TypeValue: "type", Maybe: "optional_type",
     Quantity: "kubernetes.Quantity", Url: "kubernetes.URL", Ip: "net.IP", Cidr: "net.CIDR",
     Semver: "kubernetes.Semver", Format: "kubernetes.NamedFormat",

@@ -135,11 +135,12 @@ DEFAULT_PLUGINS: Final = Plugins(
         enabled=_refs(
             "SchedulingGates PrioritySort NodeUnschedulable NodeName TaintToleration:3 NodeAffinity:2 NodePorts "
             "NodeResourcesFit:1 VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread:2 "
-            "InterPodAffinity:2 DefaultPreemption NodeResourcesBalancedAllocation:1 ImageLocality:1 DefaultBinder"
+            "InterPodAffinity:2 DynamicResources:2 DefaultPreemption NodeResourcesBalancedAllocation:1 ImageLocality:1 "
+            "DefaultBinder"
         )
     )
 )
-"""Kubernetes' default plugins, without those behind features of their own (DynamicResources and younger ones)."""
+"""Kubernetes' default plugins, without those behind features that are off by default."""
 
 _ALL = (PluginRef("*"),)
 

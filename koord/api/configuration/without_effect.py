@@ -19,6 +19,7 @@ from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.configuration.scheduler_args import (
     CoschedulingArgs,
     DeviceShareArgs,
+    DynamicResourcesArgs,
     ElasticQuotaArgs,
     LoadAwareSchedulingArgs,
     ReservationArgs,
@@ -36,6 +37,7 @@ _OTHERS_RULES: Final = "reservations make room by the rules of DefaultPreemption
 PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], Mapping[str, str]]] = {
     CoschedulingArgs: {"controller_workers": _ONE_WRITER, "skip_check_schedule_cycle": _YET},
     DeviceShareArgs: {"allocator": _YET},
+    DynamicResourcesArgs: {"filter_timeout": "the search on a node is bounded by a number of steps"},
     ElasticQuotaArgs: {"enable_queue_hint": _YET, "quota_snapshot_update_interval": _YET, "hook_plugins": _YET},
     LoadAwareSchedulingArgs: {"estimator": _YET},
     ReservationArgs: {

@@ -315,6 +315,13 @@ class ContainerStatus(Struct):
     allocated_resources: ResourceList = EMPTY
 
 
+class PodResourceClaimStatus(Struct):
+    """Which claim was made for an entry of spec.resourceClaims. None: it needs no claim."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
 class PodStatus(Struct):
     phase: PodPhase = PodPhase.PENDING
     conditions: tuple[PodCondition, ...] = ()
@@ -329,6 +336,7 @@ class PodStatus(Struct):
     ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = EMPTY
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
     def condition(self, type_: str) -> PodCondition | None:
         return next((condition for condition in self.conditions if condition.type == type_), None)

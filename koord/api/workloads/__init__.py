@@ -8,6 +8,7 @@
 | `daemon_pods` | a pod for each node that takes it |
 | `job_pods` | pods that end, with their indexes |
 | `cron_jobs` | the Job of one time of a CronJob's schedule |
+| `pod_claims` | a pod's ResourceClaims, from templates |
 | `template_hash`, `revision` | the names of templates |
 
 The controllers on one machine create these objects; `koord plan` places them. When, how many and in which order are the

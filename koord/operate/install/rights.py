@@ -39,6 +39,7 @@ SLO: Final = "slo.koordinator.sh"
 SIGS: Final = "scheduling.sigs.k8s.io"
 QUOTA: Final = "quota.koordinator.sh"
 ANALYSIS: Final = "analysis.koordinator.sh"
+DEVICES_BY_CLAIM: Final = "resource.k8s.io"
 LEASES: Final = "leases.coordination.k8s.io"
 
 
@@ -81,6 +82,14 @@ SCHEDULED_BY: Final = (
         ),
         READ,
     ),
+    Right(
+        "know which devices there are, and who claims them",
+        tuple(
+            f"{resource}.{DEVICES_BY_CLAIM}"
+            for resource in ("resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules")
+        ),
+        READ,
+    ),
     Right("spread the pods of a workload", ("replicasets.apps", "statefulsets.apps"), READ),
     Right("keep disruption budgets", ("poddisruptionbudgets.policy",), READ),
     Right("place jobs and keep quotas", (f"podgroups.{SIGS}", f"elasticquotas.{SIGS}"), READ),
@@ -109,6 +118,12 @@ SCHEDULER: Final = (
     Right("write on pods what they get; let less important pods make room", ("pods",), ("patch", "delete")),
     Right("take back what a quota lent (monitorAllQuotas)", ("pods/eviction",), ("create",)),
     Right("let volumes be bound", ("persistentvolumeclaims", "persistentvolumes"), ("patch",)),
+    Right("give devices to claims", (f"resourceclaims.{DEVICES_BY_CLAIM}",), ("patch",)),
+    Right(
+        "say in claims which devices they have",
+        (f"resourceclaims.{DEVICES_BY_CLAIM}/status", f"resourceclaims.{DEVICES_BY_CLAIM}/binding"),
+        ("patch",),
+    ),
     Right("keep the state of jobs", (f"podgroups.{SIGS}",), ("patch",)),
     Right(
         "make the default quotas, keep what quotas use",

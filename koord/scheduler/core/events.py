@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from koord.api.kubernetes.core import ConfigMap, Namespace
+from koord.api.kubernetes.dynamic_resources import DeviceTaintRule, ResourceClaim
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import ContainerPort, Pod
 from koord.api.kubernetes.resources import pod_limits
 from koord.api.machinery.faults import BadInput
+from koord.api.machinery.struct import Struct
 from koord.api.protocol.crd.device import Device
 from koord.api.protocol.crd.network_topology import ClusterNetworkTopology
 from koord.api.protocol.crd.node_metric import NodeMetric
@@ -141,6 +143,26 @@ def storage_event(old: StorageObject | None, new: StorageObject | None) -> Clust
     """A claim, a volume, a class, or what a driver says came, changed or went."""
     thing = old if new is None else new
     return ClusterEvent(int(Reason.STORAGE), thing, f"{type(thing).__name__}Update")
+
+
+def claim_event(old: ResourceClaim | None, new: ResourceClaim | None) -> ClusterEvent | None:
+    """A claim gave its devices back, which others may have; or it came, or was changed, which helps its own pods."""
+    was_allocated = old is not None and old.status.allocation is not None
+    if was_allocated and (new is None or new.status.allocation is None):
+        return ClusterEvent(int(Reason.CLAIMS), new or old, "ResourceClaimDeallocate")
+    if new is None or (old is not None and (old.spec, old.status) == (new.spec, new.status)):
+        return None
+    return ClusterEvent(int(Reason.CLAIMS), new, "ResourceClaimAdd" if old is None else "ResourceClaimUpdate")
+
+
+def devices_event(old: Struct | None, new: Struct | None) -> ClusterEvent | None:
+    """Drivers have other devices, or a class changed. What goes helps no pod."""
+    return None if new is None else ClusterEvent(int(Reason.CLAIMS), new, f"{type(new).__name__}Update")
+
+
+def taint_rule_event(old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> ClusterEvent:
+    """Devices are tainted otherwise: one that loses a taint may be what a pod waits for."""
+    return ClusterEvent(int(Reason.CLAIMS), new or old, "DeviceTaintRuleUpdate")
 
 
 def load_event(old: NodeMetric | None, new: NodeMetric | None) -> ClusterEvent:

@@ -34,14 +34,19 @@ class Bound:
 
 
 def excess(spec: PodSpec) -> str | None:
-    """What exceeds the bounds or is unsupported, for the pod's event and condition; None: the pod is within bounds."""
-    if spec.resource_claims:
-        names = ", ".join(claim.name for claim in spec.resource_claims)
-        return (
-            f"the pod has resource claims ({names}), and dynamic resource allocation is not supported: "
-            "take them out of spec.resourceClaims, or name another scheduler in spec.schedulerName"
-        )
+    """What exceeds the bounds, for the pod's event and condition; None: the pod is within bounds."""
     return next((why for bound in BOUNDS if (why := bound.exceeded_by(spec))), None)
+
+
+def without_devices(spec: PodSpec) -> str | None:
+    """Why a pod with claims cannot be placed where no plugin allocates devices."""
+    if not spec.resource_claims:
+        return None
+    names = ", ".join(claim.name for claim in spec.resource_claims)
+    return (
+        f"the pod has resource claims ({names}), and its profile does not run the plugin DynamicResources, which "
+        "allocates them: enable the plugin, or take the claims out of spec.resourceClaims"
+    )
 
 
 def too_many_terms(spec: PodSpec) -> str | None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.bounds import without_devices
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.nominated import Promised
 from koord.scheduler.framework.plugin import KeyedBy, Plugin
@@ -28,6 +29,8 @@ CLASSES_KEPT: Final = 512
 CELLS_KEPT: Final = 1 << 24
 """Rows times classes: a class costs some 50 bytes a row, so this is 800 MB at most."""
 SHAPES_KEPT: Final = 1 << 14
+ALLOCATES: Final = "DynamicResources"
+"""The plugin without which no pod with resource claims is placed."""
 
 
 class Classes:
@@ -42,6 +45,7 @@ class Classes:
             plugin for plugin in plugins if plugin.compile is not None or plugin.stand_ins is not None
         ]
         preferring = {name for name, part in profile.at("preFilter", "nominating") if part.prefers is not None}
+        self._allocates = any(plugin.name == ALLOCATES for plugin in plugins)
         self._preferring = [plugin for plugin in profile.plugins if plugin.name in preferring]
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._last: PodClass | None = None
@@ -87,7 +91,7 @@ class Classes:
 
     def new(self, ask: Ask, floor: int | None) -> PodClass:
         """A new class for a pod, which is not kept."""
-        excess = ask.excess
+        excess = self._excess(ask)
         key: Hashable = excess
         if excess is None:
             key = tuple([plugin.key(ask, self._cluster) for plugin in self._telling_apart])
@@ -115,7 +119,7 @@ class Classes:
             self._judged_before = self.rows_judged
             for memo in (self._of_shape, self._by_spec, self._classes):
                 memo.clear()
-        settled: list[Hashable] = [ask.excess]
+        settled: list[Hashable] = [self._excess(ask)]
         others: list[Plugin] = []
         for plugin in self._telling_apart if settled == [None] else ():
             if plugin.keyed_by(ask, self._cluster) is KeyedBy.SPEC:
@@ -127,6 +131,10 @@ class Classes:
         if ask.shape.of_spec:
             self._of_shape[ask.shape] = result
         return result
+
+    def _excess(self, ask: Ask) -> str | None:
+        """What the pod has more of than is supported here."""
+        return ask.excess or (None if self._allocates else without_devices(ask.spec))
 
     def _view(self, ask: Ask) -> View | None:
         """How pods like this one see the cluster. Two views of it are a fault of the plugins."""

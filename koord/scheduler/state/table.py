@@ -72,6 +72,8 @@ class Reason(IntFlag):
     "A pod left its node or asks for less: room, ports and disks are free. Said of events; rows have REQUESTED, PODS."
     STORAGE = 2048
     "Claims, volumes, classes, or what drivers say of nodes. Said of events: no row is another for it."
+    CLAIMS = 4096
+    "ResourceClaims, and the devices and classes that they are about. Said of events."
 
 
 @dataclass(frozen=True, slots=True)

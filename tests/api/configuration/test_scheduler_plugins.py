@@ -41,6 +41,7 @@ def test_the_default_filters_run_in_kubernetes_order() -> None:
         "VolumeZone",
         "PodTopologySpread",
         "InterPodAffinity",
+        "DynamicResources",
     )
 
 
@@ -53,6 +54,7 @@ def test_the_default_weights() -> None:
         "NodeResourcesFit": 1,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
+        "DynamicResources": 2,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
@@ -61,8 +63,9 @@ def test_the_default_weights() -> None:
 def test_the_shipped_profile_adds_its_plugins_after_the_default_ones() -> None:
     resolved, faults = resolve(SHIPPED_PLUGINS)
     assert faults == ()
-    assert resolved.at["filter"][-5:] == (
+    assert resolved.at["filter"][-6:] == (
         "InterPodAffinity",
+        "DynamicResources",
         "LoadAwareScheduling",
         "NodeNUMAResource",
         "DeviceShare",
@@ -195,4 +198,4 @@ def test_nothing_runs_twice_and_nothing_disabled_runs_unless_enabled(custom: Plu
 def test_the_default_plugins_are_all_known() -> None:
     names = [plugin.name for plugin in DEFAULT_PLUGINS.multi_point.enabled]
     assert set(names) <= set(IMPLEMENTS)
-    assert len(names) == 18
+    assert len(names) == 19

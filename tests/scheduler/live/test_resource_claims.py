@@ -1,4 +1,4 @@
-"""A pod with resource claims is never bound as if it had none: it stays pending, and people are told why."""
+"""A pod with resource claims is never bound without them: it stays pending, and people are told why."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from tests.scheduler.live.test_live import condition_of, events_of
 from tests.waiting import eventually
 
 CLAIMS: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "one-gpu"}]}
-WHY = "the pod has resource claims (gpu), and dynamic resource allocation is not supported"
+WHY = 'resourceclaim "one-gpu" not found'
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "plan" / "nodes.yaml")
 
 
-def test_it_stays_pending_with_a_reason_and_nothing_in_the_cluster_helps_it() -> None:
+def test_it_stays_pending_with_a_reason_until_its_claim_is_there() -> None:
     fed = Fed()
     fed.put(node("n1"), pod("claiming", **CLAIMS), pod("plain"))
     decision = fed.nowhere()
     assert decision.ask.key == "shop/claiming"
     assert decision.message.startswith(f"0/1 nodes are available: {WHY}")
-    fed.put(node("n2"))
     assert fed.feed.queue.where("shop/claiming") is Where.UNSCHEDULABLE
 
 
