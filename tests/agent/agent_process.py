@@ -29,7 +29,9 @@ class Arguments(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def agent_process(kubeconfig: Path, options: AgentOptions) -> AsyncIterator[asyncio.subprocess.Process]:
+async def agent_process(
+    kubeconfig: Path, options: AgentOptions, *, until_ready: bool = True
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """An agent that is ready, killed (-9) at the end of the block."""
     arguments = Arguments(
         str(kubeconfig),
@@ -47,8 +49,9 @@ async def agent_process(kubeconfig: Path, options: AgentOptions) -> AsyncIterato
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(60):
-            assert await process.stdout.readline() == READY
+        if until_ready:
+            async with asyncio.timeout(60):
+                assert await process.stdout.readline() == READY
         yield process
     finally:
         process.kill()

@@ -129,7 +129,7 @@ class Killed:
         if dice.random() < 0.7:
             steps = _Steps(dice.randrange(1, 120), dice.random() < 0.5)
             node.cgroups.put = steps.around(node.cgroups.put)  # type: ignore[method-assign]  # in this process alone
-            keeping.os.replace = steps.around(os.replace)  # type: ignore[attr-defined]  # the same
+            keeping.swap = steps.around(keeping.swap)  # the same
         node.start()
         while True:
             if dice.random() < 0.2:

@@ -1,10 +1,13 @@
 """What the agent did to the node, and why: the last events in memory, all of them as lines in a file.
 
 The file is cut over when it grows large, and the oldest of several is dropped, so that an agent never fills a disk.
+What a full disk does not take is missing in the file; that stops nothing.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 from collections import deque
 from collections.abc import Iterable
@@ -15,6 +18,8 @@ from typing import Final
 import msgspec
 
 from koord.api.machinery.codec import UNREADABLE
+
+log = logging.getLogger(__name__)
 
 KEPT: Final = 4096
 FILE_BYTES: Final = 2 << 20
@@ -43,8 +48,8 @@ class Audit:
         self._events: deque[AuditEvent] = deque(maxlen=KEPT)
         self._file = file
         self._number = 0
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
+        self._trouble = ""
+        "Why the file could not be written, in the last log message."
 
     def __len__(self) -> int:
         return len(self._events)
@@ -54,7 +59,14 @@ class Audit:
         event = AuditEvent(self._number, created_at, type, reason, message, **fields)
         self._events.append(event)
         if self._file is not None:
-            self._append(self._file, event)
+            try:
+                _append(self._file, event)
+                trouble = ""
+            except OSError as error:
+                trouble = str(error)
+            if trouble and not self._trouble:
+                log.warning("%s cannot be written: %s; what the agent does is told by GET /events", self._file, trouble)
+            self._trouble = trouble
         return event
 
     def newest(self, count: int, before: int | None = None) -> list[AuditEvent]:
@@ -62,16 +74,21 @@ class Audit:
         older = (event for event in reversed(self._events) if before is None or event.number < before)
         return list(islice(older, count))
 
-    def _append(self, file: Path, event: AuditEvent) -> None:
-        line = msgspec.json.encode(event) + b"\n"
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-        try:
-            os.write(fd, line)
-            size = os.fstat(fd).st_size
-        finally:
-            os.close(fd)
-        if size >= FILE_BYTES:
-            _cut_over(file)
+
+def _append(file: Path, event: AuditEvent) -> None:
+    line = msgspec.json.encode(event) + b"\n"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    try:
+        written = os.write(fd, line)
+        size = os.fstat(fd).st_size
+        if written < len(line):
+            os.ftruncate(fd, size - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(fd)
+    if size >= FILE_BYTES:
+        _cut_over(file)
 
 
 def _cut_over(file: Path) -> None:

@@ -2,7 +2,8 @@
 
 Each second a round, which never waits for the network: beside it kubelet is asked for its pods, usage is reported, and
 the API server is asked for what rounds decide (`api_requests`). There is no round before the Node, kubelet's settings
-and its pods are known: what is not known yet changes nothing. A failed round is logged and the next one runs: a
+and its pods are known, from them or from the agent that was here before (`last_known`): what is not known yet changes
+nothing. A failed round is logged and the next one runs: a
 kernel file that cannot be read now may exist in a second. Other parts that fail begin again, since a node without an
 agent keeps the limits of its last second. Only a failure of the requests' queue ends the agent.
 """
@@ -40,7 +41,8 @@ from koord.agent.live.devices import DeviceLook, DeviceWatch
 from koord.agent.live.evicting import Evictor
 from koord.agent.live.holding import directory_of, held, is_there
 from koord.agent.live.interfering import Interfering
-from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
+from koord.agent.live.keeping import AUDIT, LedgerFile, read_ledger
+from koord.agent.live.last_known import LastKnown, LastKnownFile, read_last_known, strangers
 from koord.agent.live.left_out import LeftOutPods
 from koord.agent.live.lending import learning
 from koord.agent.live.pod_resources import PodResources
@@ -139,7 +141,16 @@ class Sources:
     "Each report with the informer of its object."
     pods: dict[str, AgentPod] | None = None
     kubelet: Kubelet | None = None
-    "Both None while kubelet has not said it."
+    "Both None while kubelet has not said it, and no earlier agent kept it."
+    recalled: LastKnown | None = None
+    "What an earlier agent kept. Its Node and NodeSLO count until the API server has told its own."
+    is_heard: bool = False
+    "Whether it has."
+
+    def node_and_slo(self, name: str) -> tuple[Node | None, NodeSLO | None]:
+        if self.is_heard or self.recalled is None:
+            return self.node.get(name), self.slo.get(name)
+        return self.recalled.node, self.recalled.slo
 
 
 class Daemon:
@@ -156,9 +167,9 @@ class Daemon:
         self._has_node: Callable[[], bool] = lambda: True
         "Whether the API server has the Node; it does until it is heard that it does not."
         self.audit = Audit(options.state_dir / AUDIT)
-        executor = Executor(
-            self.cgroups, read_ledger(options.state_dir), lambda text: write_ledger(options.state_dir, text)
-        )
+        self._ledger_file = LedgerFile(options.state_dir)
+        self._last_known = LastKnownFile(options.state_dir)
+        executor = Executor(self.cgroups, read_ledger(options.state_dir), self._ledger_file.save)
         self.agent = Agent(self.cgroups, executor, started_s=clock.monotonic(), expires_s=options.sample_expires_s)
         self.failures = FailureTeller()
         self._shield = Shield(self.failures)
@@ -195,8 +206,7 @@ class Daemon:
                 EventRecorder(self._api, controller="koord-agent", clock=self._clock)
             )
             reports = [report for report in REPORTS if report.is_on(self._options.gates)]
-            await until_served(self._client, [NODE_SLOS, *(report.kind for report in reports)], self._clock)
-            informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
+            informers = Informers(self._client, clock=self._clock)
             sources = Sources(
                 informers.get(NODES, fields=own),
                 informers.get(NODE_SLOS, fields=own),
@@ -205,9 +215,9 @@ class Daemon:
             malformed = MalformedTeller(events, READ)
             self.failures.events = events
             sources.node.add_handler(malformed.hear(NODES))
-            await informers.synced(freeze=True)
-            self._has_node = lambda: sources.node.get(self._options.node) is not None
             await stack.enter_async_context(background_task(self.requests.run(), name="api-requests"))
+            hearing = self._hear(informers, sources, on_ready)
+            await stack.enter_async_context(background_task(hearing, name="informers"))
             evictor = Evictor(
                 self._api,
                 self.requests,
@@ -216,7 +226,7 @@ class Daemon:
                 self._clock,
                 self.cgroups,
                 self._evicted,
-                lambda: sources.node.get(self._options.node),
+                lambda: sources.node_and_slo(self._options.node)[0],
                 lambda eviction: self.agent.was_refused(eviction, self._clock.monotonic()),
                 lambda eviction: self.agent.was_told(eviction, self._clock.monotonic()),
                 self._copilot,
@@ -232,8 +242,8 @@ class Daemon:
                 self._options.node,
             )
             self._blames = interfering.blames
-            on_ready()
             await self._find_driver()
+            self._recall(sources)
             if self._options.hooks_socket is not None:
                 answering = await asked.serve(self._options.hooks_socket, partial(self._asked, sources))
                 stack.push_async_callback(answering.cleanup)
@@ -247,7 +257,7 @@ class Daemon:
                 watching = partial(self._watch.run, self.agent.samples, lambda: sources.pods or {}, self.files)
                 tasks.create_task(self._again("devices", watching), name="device-watch")
             for report, informer in sources.reports:
-                work = partial(self.reporter.run, report, partial(informer.get, self._options.node))
+                work = partial(self._report, report, informer)
                 tasks.create_task(self._again(report.name, work), name=report.name)
             if self._options.gates[AgentGate.APPLICATION_PROBE_COLLECTOR]:
                 prober = Prober(lambda: (sources.pods or {}).values(), self._probed, self._clock)
@@ -258,6 +268,29 @@ class Daemon:
             if any(self._options.gates[gate] for gate in interference.GATES):
                 tasks.create_task(self._again("comparing", interfering.answer), name="comparing")
             await self._again("rounds", lambda: self._rounds(sources, evictor, interfering))
+
+    async def _hear(self, informers: Informers, sources: Sources, on_ready: Callable[[], None]) -> None:
+        """Rounds do not wait for the API server: what an earlier agent kept counts until it answers."""
+        await until_served(self._client, [NODE_SLOS, *(report.kind for report, _ in sources.reports)], self._clock)
+        async with informers:
+            await informers.synced(freeze=True)
+            sources.is_heard = True
+            self._has_node = lambda: sources.node.get(self._options.node) is not None
+            on_ready()
+            await asyncio.Event().wait()
+
+    async def _report(self, report: Report[Any], informer: Informer[Any]) -> None:
+        await informer.synced()
+        await self.reporter.run(report, partial(informer.get, self._options.node))
+
+    def _recall(self, sources: Sources) -> None:
+        recalled = read_last_known(self._options.state_dir)
+        if recalled is None or not recalled.is_of(self._options.node, self._clock.now()):
+            return
+        if others := strangers(recalled.pods, self.agent.executor.ledger, self.cgroups, self.driver):
+            log.warning("what was known last is not used, these pods came later: %s", ", ".join(sorted(others)))
+            return
+        sources.recalled, sources.pods, sources.kubelet = recalled, recalled.pods, recalled.kubelet
 
     async def _again(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
         """The supervisor of what the agent does side by side."""
@@ -300,6 +333,7 @@ class Daemon:
         while True:
             began_s = self._clock.monotonic()
             try:
+                self._ledger_file.catch_up()
                 state = self._now(sources)
                 self._tell_unknown(self._unknown(sources))
                 if state is not None:
@@ -412,7 +446,7 @@ class Daemon:
     def _unknown(self, sources: Sources) -> str:
         """What a state cannot be made without; empty where all of it is known."""
         is_known = {
-            "its Node": sources.node.get(self._options.node) is not None,
+            "its Node": sources.node_and_slo(self._options.node)[0] is not None,
             "kubelet's settings": sources.kubelet is not None,
             "kubelet's pods": sources.pods is not None,
             "the containers of YARN": self._copilot.has_looked,
@@ -421,7 +455,7 @@ class Daemon:
 
     def _now(self, sources: Sources) -> NodeState | None:
         """None while something is not known without which nothing can be decided."""
-        node, slo = sources.node.get(self._options.node), sources.slo.get(self._options.node)
+        node, slo = sources.node_and_slo(self._options.node)
         if node is None or sources.pods is None or sources.kubelet is None or not self._copilot.has_looked:
             return None
         pods = self._pods(sources.pods)
@@ -436,6 +470,9 @@ class Daemon:
             self._copilot.found,
         )
         if self._state is None or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
+            recalled = None if sources.is_heard else sources.recalled
+            at_s = self._clock.now() if recalled is None else recalled.at_s
+            self._last_known.save(LastKnown(at_s, node, slo, sources.kubelet, sources.pods))
             spec = slo.spec if slo is not None else None
             self._state = state_of(
                 self.cgroups,
@@ -523,7 +560,7 @@ class Daemon:
             watch = self._pod_watch = stack.enter_context(PodWatch(self.cgroups, self.driver, self._clock))
             address, client = "", None
             while True:
-                node = sources.node.get(self._options.node)
+                node, _ = sources.node_and_slo(self._options.node)
                 wanted_address = self._options.kubelet_address or (kubelet.address_of(node) if node else "")
                 if wanted_address and wanted_address != address:
                     address = wanted_address

@@ -26,6 +26,7 @@ from koord.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODE_SLOS, NODES
 from koord.api.kubernetes.cgroup import CgroupDriver, pod_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.kube.client import Client
+from koord.kube.clock import Clock
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.agent.real import make, real_cgroups
 from tests.agent.trees import Tree
@@ -80,10 +81,13 @@ async def ready_node(client: Client) -> None:
 
 @asynccontextmanager
 async def working(
-    client: Client, options: AgentOptions, on_start: Callable[[Daemon], None] = lambda daemon: None
+    client: Client,
+    options: AgentOptions,
+    on_start: Callable[[Daemon], None] = lambda daemon: None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[None]:
     ready = asyncio.Event()
-    task = asyncio.create_task(run(client, options, on_ready=ready.set, on_start=on_start))
+    task = asyncio.create_task(run(client, options, clock=clock, on_ready=ready.set, on_start=on_start))
     try:
         await asyncio.wait_for(ready.wait(), WITHIN_S)
         yield

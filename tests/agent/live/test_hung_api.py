@@ -27,6 +27,7 @@ from koord.api.kubernetes.access import MASTERS, UserInfo
 from koord.api.kubernetes.cgroup import pod_dir, qos_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.kube.client import Client
+from koord.kube.clock import Clock, SystemClock
 from koord.kube.cluster_config import ClusterConfig
 from koord_minicluster.apiserver.server import ApiServer, ServeOptions
 from koord_minicluster.up.bootstrap import bootstrap
@@ -132,6 +133,9 @@ class Machine:
             self.pass_time(now_s - before_s)
             before_s = now_s
 
+    def has_rounds(self, number: int) -> bool:
+        return self.rounds >= number
+
     def count_rounds(self, daemon: Daemon) -> None:
         """By one strategy more, which wants nothing."""
 
@@ -165,6 +169,18 @@ SLO = {
 }
 
 
+class LateClock(SystemClock):
+    """The machine's, ahead by as much as a test says."""
+
+    later_s = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.later_s
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.later_s
+
+
 @contextmanager
 def ended(task: asyncio.Task[None]) -> Iterator[None]:
     try:
@@ -174,7 +190,7 @@ def ended(task: asyncio.Task[None]) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def story(folder: Path) -> AsyncIterator[tuple[Machine, Proxy]]:
+async def story(folder: Path, clock: Clock | None = None) -> AsyncIterator[tuple[Machine, Proxy]]:
     """A node with a service and a job, looked after by an agent that reaches its API server through a proxy."""
     tree = Tree(folder / "host", driver=DRIVER, cores=CORES, threads=1)
     tree.pod("web", KubeQoS.BURSTABLE, "web-main")
@@ -197,7 +213,7 @@ async def story(folder: Path) -> AsyncIterator[tuple[Machine, Proxy]]:
             options = AgentOptions(NODE, str(tree.root), "", folder / "state", kubelet, round_s=ROUND_S, kubelet_s=1.0)
             options = replace(options, gates=gates)
             with ended(asyncio.create_task(machine.run())):
-                async with working(client, options, machine.count_rounds):
+                async with working(client, options, machine.count_rounds, clock):
                     # 65% of eight cores, less what the service uses.
                     await eventually(lambda: 300_000 < machine.quota_us <= 520_000)
                     yield machine, proxy
@@ -216,6 +232,20 @@ async def test_a_service_has_its_cpus_back_within_a_second_whatever_the_api_serv
         assert manner == "refuses" or any("eviction" in each or "nodes/" in each for each in proxy.asked)
         machine.web_cores, before = 4.0, machine.rounds
         # 5.2 cores less 4, as well as a busy machine keeps time.
+        await eventually(lambda: machine.quota_us <= 200_000, 20)
+        assert machine.rounds - before <= A_SECOND
+
+
+async def test_after_an_hour_without_the_api_server_services_still_have_their_cpus_back(tmp_path: Path) -> None:
+    clock = LateClock()
+    async with story(tmp_path, clock) as (machine, proxy):
+        await proxy.behave("hangs")
+        for _ in range(360):
+            seen = machine.rounds
+            clock.later_s += 10.0
+            machine.pass_time(10.0)
+            await eventually(partial(machine.has_rounds, seen + 1), 20)
+        machine.web_cores, before = 4.0, machine.rounds
         await eventually(lambda: machine.quota_us <= 200_000, 20)
         assert machine.rounds - before <= A_SECOND
 
