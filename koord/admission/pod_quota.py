@@ -1,7 +1,8 @@
 """Pods and their quotas: which quota may take a pod, and whether it has room for it when the pod is created.
 
 The scheduler counts what pods use; what is asked for counts from admission on where that is wanted. A quota's object
-says how much its pods request (child-request). A new pod must fit below the quota's admission limit, or its max.
+says how much its pods request (child-request). A new pod must fit below the quota's admission limit, or its max. A
+quota that lists namespaces takes pods of those, and of its own: otherwise any tenant could use it up by a label.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from koord.admission.quota_topology import BUILT_IN, QuotaTopology
+from koord.admission.quota_topology import BUILT_IN, QuotaTopology, namespaces_of
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts, pod_requests
 from koord.api.machinery.faults import BadInput, Fault
@@ -47,11 +48,19 @@ def faults(
             yield Fault(PREEMPTIBLE, f"must stay {'absent' if was is None else was}")
     name = quota_name(pod, namespace, quotas, default=default)
     quota = quotas.get(name)
-    if quota is None or parents_take_pods or name in BUILT_IN or not protocol.IS_PARENT.read(quota.metadata):
-        return
     before = "" if old is None else quota_name(old, namespace, quotas, default=default)
-    if before != name:
+    if quota is None or name in BUILT_IN or before == name:
+        return
+    if not parents_take_pods and protocol.IS_PARENT.read(quota.metadata):
         yield Fault(LABEL, f"quota {name} is the parent of others and takes no pods itself: name a quota below it")
+    listed = namespaces_of(quota)
+    if listed and namespace not in (*listed, quota.metadata.namespace):
+        key = names.ANNOTATION_QUOTA_NAMESPACES
+        yield Fault(
+            LABEL,
+            f"quota {name} takes pods of the namespaces {', '.join(listed)} alone, as its annotation {key} says: "
+            f"have {namespace} added there, or name another quota",
+        )
 
 
 def quota_name(pod: Pod, namespace: str, quotas: QuotaTopology, *, default: bool) -> str:

@@ -153,10 +153,7 @@ def _not_hand_written(context: RuleContext, pod: Json) -> Json:
 
 
 def _by_a_scheduler(context: RuleContext) -> Iterator[Fault]:
-    old = context.old_pod.metadata.annotations if context.request.operation == "UPDATE" else {}
-    return scheduler_annotations.faults(
-        context.pod.metadata.annotations, old, context.request, context.facts.schedulers
-    )
+    return scheduler_annotations.faults(context.request, context.facts.schedulers)
 
 
 def _quota_of_pod(context: RuleContext) -> Iterator[Fault]:

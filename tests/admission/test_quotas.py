@@ -278,6 +278,26 @@ def test_parents_take_no_pods_unless_they_may() -> None:
     assert pod_asked(in_quota("top", other="x"), in_quota("top")).allowed
 
 
+@pytest.mark.parametrize(
+    ("namespaces", "home", "is_taken"),
+    [([], "lab", True), (["lab"], "shop", True), (["lab", "shop"], "lab", True), (["lab", "office"], "lab", False)],
+)
+def test_a_quota_that_lists_namespaces_takes_no_pods_of_others(
+    namespaces: list[str], home: str, is_taken: bool
+) -> None:
+    """The pods are in shop."""
+    theirs = quota("theirs", namespaces=namespaces, namespace=home)
+    what = replace(known(), quotas=QuotaTopology.of([theirs, quota("leaf")]))
+
+    def refusal(old: dict[str, Any] | None = None) -> str:
+        operation: Operation = "CREATE" if old is None else "UPDATE"
+        return validate(Request(operation, "pods", object=in_quota("theirs"), old=old), what, gates()).message
+
+    message = "quota theirs takes pods of the namespaces lab, office alone"
+    assert (message in refusal(), message in refusal(in_quota("leaf"))) == (not is_taken, not is_taken)
+    assert not refusal(in_quota("theirs")), "a pod that is in it may change in other things"
+
+
 def test_whether_a_pod_may_be_preempted_does_not_change() -> None:
     fixed, loose = in_quota("leaf", preemptible="false"), in_quota("leaf")
     assert pod_asked(fixed, fixed).allowed

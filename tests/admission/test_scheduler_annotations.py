@@ -9,8 +9,8 @@ import pytest
 
 from koord.admission.request import AdmissionAnswer, Operation, Request
 from koord.admission.review import mutate, validate
-from koord.admission.scheduler_annotations import GIVEN, Schedulers
-from tests.admission.build import gates, known, pod
+from koord.admission.scheduler_annotations import FOR_VENDORS, GIVEN, Schedulers
+from tests.admission.build import container, gates, known, pod
 
 TENANT = ("system:serviceaccount:shop:builder", ("system:authenticated",))
 SCHEDULERS = [
@@ -95,3 +95,25 @@ def test_manifests_in_files_say_what_pods_have() -> None:
     assert answer.allowed
     assert not answer.warnings
     assert set(GIVEN) <= (answer.object or {})["metadata"]["annotations"].keys()
+
+
+CARD = container(limits={"koordinator.sh/gpu-core": 50})
+
+
+@pytest.mark.parametrize("resource", ["koordinator.sh/gpu-core", "kubernetes.io/gpu", "huawei.com/npu-core"])
+def test_no_tenant_tells_a_device_plugin_which_card_a_pod_has(resource: str) -> None:
+    card = container(requests={resource: 1})
+    for key in FOR_VENDORS:
+        assert not asked(given("0", key, containers=[card]), None, TENANT).allowed
+        assert not asked(given("0", key, containers=[card]), pod(card), TENANT).allowed
+        assert asked(given("0", key, containers=[card]), pod(card), SCHEDULERS[0]).allowed
+    copy = given("0", *FOR_VENDORS, containers=[card])
+    answer = mutate(Request("CREATE", "pods", object=copy, user=TENANT[0]), KNOWN, gates())
+    assert not (answer.object or {})["metadata"].get("annotations")
+
+
+@pytest.mark.parametrize("key", FOR_VENDORS)
+def test_device_plugins_and_other_schedulers_write_their_own_keys(key: str) -> None:
+    """A plugin changes them on pods of its node; a pod without koord's resources is another scheduler's."""
+    assert asked(given("true", key, containers=[CARD], nodeName="n1"), pod(CARD, nodeName="n1"), TENANT).allowed
+    assert asked(given("0", key), None, TENANT).allowed

@@ -1,4 +1,7 @@
-"""Whom the kernel's out-of-memory killer takes first, where a pod says so: of its containers' processes."""
+"""Whom the kernel's out-of-memory killer takes first, where a pod says so: of its containers' processes.
+
+Best effort always goes first: a batch pod that hid from the killer would have services killed in its place.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,11 @@ from koord.agent.wish import Wish
 from koord.api.configuration.features import AgentGate
 from koord.api.protocol.annotations.pod_qos import oom_score_adj
 from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "oom_score"
+BEST_EFFORT: Final = 1000
+"""What kubelet gives it."""
 
 
 def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Wish]:
@@ -24,6 +30,7 @@ def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -
     except AnnotationError:
         return
     if score is not None:
+        score = BEST_EFFORT if pod.qos is QoSClass.BE else score
         target = wish.container(pod.uid, container.name)
         yield Wish(target, OOM_SCORE_ADJ, score, NAME, "the pod's annotation")
 

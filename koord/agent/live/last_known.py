@@ -1,8 +1,8 @@
 """What a node's agent knew last, kept on disk: the next one goes on by it until the API server and kubelet answer.
 
-Without it, an agent that starts while the API server is away protects nobody. It is kept before it is acted on, and not
-used if it is older than a day, or if the record of changes names a pod that is here and not in it: such a pod came
-later, and what was set for it would be put back.
+Without it, an agent that starts while the API server is away would protect no service. It is kept before it is acted
+on. It is not used if it is older than a day, or if the record of changes names a pod that is here and not in it: that
+pod came later, and what was set for it would be put back.
 """
 
 from __future__ import annotations

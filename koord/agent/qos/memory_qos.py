@@ -3,12 +3,16 @@
 Per container with request R and limit M: memory.min = R * min%, memory.low = R * low%, memory.high lies the throttling
 percentage of the way from R to M (or the node's allocatable). A pod has the sums of its containers, and the directory
 of a QoS class those of its pods, since the kernel grants no child more than its parent has.
+
+A pod may have settings of its own. Those of best effort protect it no more than its class is: its memory is lent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
+
+from msgspec.structs import replace
 
 from koord.agent import wish
 from koord.agent.host import knobs
@@ -104,7 +108,19 @@ def _config(state: NodeState, pod: AgentPod) -> MemoryQOS:
         config = qos_off().memory_qos or config
     elif own.policy == "auto":
         config = default_qos(_CLASS_OF.get(pod.qos, "LS")).memory_qos or config
-    return overlay(overlay(MemoryQOS(), config), own)
+    own_config = overlay(overlay(MemoryQOS(), config), own)
+    return _no_safer(own_config, _of_class(state, pod.qos)) if pod.qos is QoSClass.BE else own_config
+
+
+def _no_safer(own: MemoryQOS, of_class: MemoryQOS) -> MemoryQOS:
+    return replace(
+        own,
+        min_limit_percent=min(own.min_limit_percent or 0, of_class.min_limit_percent or 0),
+        low_limit_percent=min(own.low_limit_percent or 0, of_class.low_limit_percent or 0),
+        wmark_min_adj=max(own.wmark_min_adj or 0, of_class.wmark_min_adj or 0),
+        priority_enable=of_class.priority_enable,
+        priority=min(own.priority or 0, of_class.priority or 0),
+    )
 
 
 def _of_class(state: NodeState, qos: QoSClass) -> MemoryQOSCfg:

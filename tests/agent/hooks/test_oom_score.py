@@ -48,9 +48,9 @@ class Host:
         self.tree.write(f"proc/{pid}/stat", f"{pid} (a) b) {fields}\n")
         self.tree.write(f"proc/{pid}/oom_score_adj", f"{score}\n")
 
-    def round(self, annotations: dict[str, str]) -> Done:
+    def round(self, annotations: dict[str, str], qos: str = "LS") -> Done:
         self.now_s += 10
-        state = replace(node(pod("web", "LS", annotations=annotations), slo={}), gates=GATES)
+        state = replace(node(pod("web", qos, annotations=annotations), slo={}), gates=GATES)
         return self.agent.decide(state, self.now_s)
 
     def scores(self, *pids: int) -> list[int]:
@@ -81,6 +81,13 @@ def test_a_containers_word_counts_before_its_pods(tree: Tree, annotations: dict[
     done = host.round(annotations)
     assert host.scores(12, 13, 14) == [expected, expected, 0], "a sandbox has no part in it"
     assert len(done.outcome.done) == (2 if expected else 0), "what is written is told"
+
+
+@pytest.mark.parametrize("annotations", [{OF_POD: "-1000"}, {OF_CONTAINERS: '{"main": 0}'}])
+def test_best_effort_goes_first_whatever_it_says(tree: Tree, annotations: dict[str, str]) -> None:
+    host = Host(tree)
+    host.round(annotations, "BE")
+    assert host.scores(12, 13) == [1000, 1000]
 
 
 def test_processes_that_are_gone_refuse_or_have_it_already_keep_no_others_waiting(tree: Tree) -> None:

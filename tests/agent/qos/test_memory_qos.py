@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from koord.agent import wish
 from koord.agent.host import knobs
 from koord.agent.host.knobs import MOST_BYTES, Knob, Value
@@ -136,6 +138,20 @@ def test_a_pods_own_word_counts_most() -> None:
     assert of(web({"policy": "none"}), knobs.MEMORY_MIN)[directory] == 0
     assert of(web({"policy": "auto"}), knobs.MEMORY_WMARK_RATIO)[directory] == 95
     assert of(web({"policy": "none", "lowLimitPercent": 10}), knobs.MEMORY_LOW)[directory] == GIB // 10
+
+
+@pytest.mark.parametrize("of_class", [0, 30])
+def test_best_effort_protects_its_memory_no_more_than_its_class(of_class: int) -> None:
+    own = {"minLimitPercent": 100, "lowLimitPercent": 100, "wmarkMinAdj": -25, "priorityEnable": 1, "priority": 12}
+    resources = {"kubernetes.io/batch-memory": "1Gi"}
+    annotations = {"koordinator.sh/memoryQOS": json.dumps(own)}
+    job = pod("job", "BE", requests=resources, limits=resources, annotations=annotations)
+    state = node(job, slo=settings(be={"minLimitPercent": of_class, "lowLimitPercent": of_class, "wmarkMinAdj": 50}))
+    directory = "kubepods/besteffort/podjob"
+    for knob in (knobs.MEMORY_MIN, knobs.MEMORY_LOW):
+        assert of(state, knob)[directory] == GIB * of_class // 100
+    assert of(state, knobs.MEMORY_WMARK_MIN_ADJ)[directory] == 50
+    assert of(state, knobs.MEMORY_PRIORITY)[directory] == 0
 
 
 def test_switched_off_it_wants_nothing() -> None:

@@ -27,9 +27,10 @@ TENANT = "tenant"
 EDIT = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]},
     {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["pods/ephemeralcontainers", "pods/resize"], "verbs": ["get", "patch"]},
     {"apiGroups": [""], "resources": ["pods/status", "pods/log"], "verbs": ["get"]},
 ]
-"""What `edit` says of pods."""
+"""What `edit` says of pods, and the rights to debug and to resize them."""
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
@@ -89,6 +90,22 @@ async def test_forged_allocations_are_stripped_from_new_pods_and_refused_on_old_
             said = await refusal(partial(tenant.patch, PODS, "plain", annotated(key), namespace="shop"))
             assert "only a scheduler writes it, and system:serviceaccount:koordinator-system:tenant is not one" in said
         assert not (await admin.get(PODS, "plain", namespace="shop")).metadata.annotations.keys() & {*GIVEN}
+
+
+async def test_no_subresource_is_a_way_around(admin: Client) -> None:
+    """What changes one part of a pod changes no annotation, so no review has to look at it."""
+    debugger = {"name": "debug", "image": "shell:1", "targetContainerName": "main"}
+    bodies: dict[str, dict[str, Any]] = {
+        "ephemeralcontainers": {"spec": {"ephemeralContainers": [debugger]}},
+        "resize": {"spec": {}},
+    }
+    async with admitting(admin), await tenant_of(admin) as tenant:
+        made = await tenant.create(PODS, pod("plain", "shop"))
+        before = made.metadata.annotations
+        for subresource, body in bodies.items():
+            forged = {**body, "metadata": {"annotations": {str(key): "{}" for key in GIVEN}}}
+            await refusal(partial(tenant.patch, PODS, "plain", forged, namespace="shop", subresource=subresource))
+            assert (await admin.get(PODS, "plain", namespace="shop")).metadata.annotations == before, subresource
 
 
 async def test_what_others_rely_on_is_out_of_reach(admin: Client) -> None:

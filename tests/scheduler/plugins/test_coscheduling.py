@@ -317,3 +317,16 @@ def test_a_gang_that_does_not_fit_is_explained_as_a_whole(tmp_path: Path, capsys
     assert "gang default/train needs 8 pods at once, 5 fit; short of 3 x (cpu 1, memory 1Gi)" in " ".join(
         printed.split()
     )
+
+
+@pytest.mark.parametrize("least", [1, 5, 10**9])
+@pytest.mark.parametrize("mode", ["Strict", "NonStrict"])
+def test_a_gang_that_lists_one_of_another_namespace_holds_it_up_in_nothing(least: int, mode: str) -> None:
+    """The other one does not list it: it waits for the other, and not the other for it."""
+    world = World(4)
+    groups = json.dumps(["theirs/train", "shop/mine"])
+    world.put(
+        *(member(f"m{i}", "mine", least=least, groups=groups, mode=mode, cpu="3") for i in range(2)),
+        *(member(f"t{i}", least=3, namespace="theirs", made="2026-01-02T00:00:00Z") for i in range(3)),
+    )
+    assert {"t0", "t1", "t2"} <= world.settle().keys()
