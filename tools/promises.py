@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,8 @@ END: Final = "<!-- end of promises -->"
 def chapters() -> str:
     lines: list[str] = []
     for chapter in PROMISES:
-        lines += ["", f"## {chapter.title}", "", chapter.evidence, "", "| promise | invariant |", "| --- | --- |"]
+        evidence = textwrap.fill(chapter.evidence, 100, break_on_hyphens=False)
+        lines += ["", f"## {chapter.title}", "", evidence, "", "| promise | invariant |", "| --- | --- |"]
         lines += [f"| {invariant.promise} | `{invariant.name}` |" for invariant in chapter.invariants]
     return "\n".join([*lines[1:], ""])
 

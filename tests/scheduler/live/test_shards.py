@@ -12,7 +12,8 @@ from koord.api.kinds import NODES, PODS
 from koord.kube.client import Client
 from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.shards import Shard
-from koord_chaos.faults.live.checks import objects, watching
+from koord_chaos.faults.live.checks import objects
+from koord_chaos.faults.live.places import watching
 from koord_chaos.invariants.invariant import violations
 from koord_chaos.invariants.moment import Moment
 from koord_chaos.invariants.placing import PLACING

@@ -8,11 +8,11 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -58,6 +58,7 @@ class Where:
     context: str | None
     nodes: int
     older: tuple[str, ...]
+    virtual: bool
 
     @property
     def scope(self) -> Scope:
@@ -73,7 +74,15 @@ class Where:
             context = f" --context {shlex.quote(self.context)}" if self.context else ""
             return f" --kubeconfig {shlex.quote(self.kubeconfig)}{context}"
         older = f" --older {shlex.quote(shlex.join(self.older))}" if self.older else ""
-        return f" --nodes {self.nodes}{older}"
+        return f" --nodes {self.nodes}{older}{' --virtual' if self.virtual else ''}"
+
+    def run(self, work: Coroutine[Any, Any, int]) -> int:
+        """In real time, or in virtual time."""
+        if not self.virtual:
+            return asyncio.run(work)
+        from koord_chaos.faults.live import virtual_time
+
+        return virtual_time.run(work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,10 @@ A cluster that koord chaos did not start must be marked as a test cluster:
     "--older", default="", metavar="PROGRAM",
     help="Another version of koord, for upgrades and back, as in '/opt/koord-0.1/bin/python -m koord'.",
 )  # fmt: skip
+@click.option(
+    "--virtual", is_flag=True,
+    help="Run a cluster of its own in one process, whose time jumps ahead while nothing happens.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print the faults, and inject none.")
 @click.option(
     "--repeat", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
@@ -154,6 +167,7 @@ def faults(
     context: str | None,
     nodes: int,
     older: str,
+    virtual: bool,
     dry_run: bool,
     repeat: Path | None,
     shrink: bool,
@@ -168,12 +182,14 @@ def faults(
         raise click.UsageError("give --data-dir or --kubeconfig, not both")
     if shrink and (data_dir is not None or kubeconfig is not None):
         raise click.UsageError("--shrink needs clusters of its own: leave --data-dir and --kubeconfig out")
-    where = Where(data_dir, kubeconfig, context, nodes, tuple(shlex.split(older)))
+    if virtual and (data_dir is not None or kubeconfig is not None):
+        raise click.UsageError("--virtual needs a cluster of its own: leave --data-dir and --kubeconfig out")
+    where = Where(data_dir, kubeconfig, context, nodes, tuple(shlex.split(older)), virtual)
     choice = Choice(seed, first, rounds, at_once, longest_s, only, targets)
     given = read(repeat) if repeat is not None else None
     if dry_run:
-        return asyncio.run(_show(where, choice, given))
-    return asyncio.run(_run(where, choice, given, minutes, record, shrink=shrink))
+        return where.run(_show(where, choice, given))
+    return where.run(_run(where, choice, given, minutes, record, shrink=shrink))
 
 
 @click.command(epilog="Example: koord chaos recoveries runs.jsonl")
@@ -200,7 +216,13 @@ async def _show(where: Where, choice: Choice, given: Sequence[Round] | None) -> 
         from koord_chaos.faults.live.own_cluster import OwnOptions, own_targets
 
         options = OwnOptions(Path(), where.nodes, choice.seed, where.older)
-        chosen = _rounds(choice, _kinds(choice, {}, where.scope), own_targets(options), given)
+        missing: Mapping[str, str] = {}
+        targets = own_targets(options)
+        if where.virtual:
+            from koord_chaos.faults.live.virtual_cluster import MISSING, virtual_targets
+
+            missing, targets = MISSING, virtual_targets(options)
+        chosen = _rounds(choice, _kinds(choice, missing, where.scope), targets, given)
     else:
         async with _cluster(where, choice.seed) as cluster:
             chosen = _rounds(choice, _kinds(choice, {}, where.scope), await cluster.targets(), given)
@@ -271,7 +293,7 @@ async def _once(
     with Progress() as progress:
         progress.say("starting the cluster")
         async with _cluster(where, choice.seed) as cluster:
-            missing = cluster.missing() if isinstance(cluster, OwnCluster) else {}
+            missing: Mapping[str, str] = cluster.missing() if isinstance(cluster, OwnCluster) else {}
             for name, why in missing.items():
                 click.echo(f"left out: {name} {why}", err=True)
             chosen = _rounds(choice, _kinds(choice, missing, where.scope), await cluster.targets(), given)
@@ -298,6 +320,11 @@ async def _cluster(where: Where, seed: int) -> AsyncIterator[AnyCluster]:
         if where.scope is Scope.OWN:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koord-chaos-")))
             options = OwnOptions(folder, where.nodes, seed, where.older)
+            if where.virtual:
+                from koord_chaos.faults.live.virtual_cluster import virtual_cluster
+
+                yield await stack.enter_async_context(virtual_cluster(options))
+                return
             yield await stack.enter_async_context(own_cluster(options))
             return
         path = where.kubeconfig if where.data_dir is None else str(where.data_dir / "kubeconfig")

@@ -23,10 +23,36 @@ class Chapter:
 
 
 PROMISES: Final = (
-    Chapter("What pods get", "Judged by all API objects, after every change.", PLACING),
-    Chapter("At rest", "Judged by all API objects once no component has anything left to do.", RESTING),
-    Chapter("Over time", "Judged by the history of all writes and the objects at its end.", HISTORY),
-    Chapter("Migrations", "Judged by PodMigrationJobs, pods and reservations, at every moment.", MOVING),
-    Chapter("Nodes", "Judged by the files of cgroups over time.", CGROUPS),
-    Chapter("Components", "Judged by probes and the process table.", (*RECOVERY, *MEMORY)),
+    Chapter(
+        "What pods get",
+        "Judged by all API objects: in stories after every change, and after every round of faults.",
+        PLACING,
+    ),
+    Chapter(
+        "At rest",
+        "Judged by all API objects once nothing is left to do: at each rest of a story, and at the end of a run with "
+        "faults. `no-stale-figure` is judged by tests alone.",
+        RESTING,
+    ),
+    Chapter(
+        "Over time",
+        "Judged during faults, by all requests of components on their way to the API server and a watch of pods.",
+        HISTORY,
+    ),
+    Chapter(
+        "Migrations",
+        "Judged by PodMigrationJobs, pods and reservations, after every round of faults and at the end.",
+        MOVING,
+    ),
+    Chapter(
+        "Nodes",
+        "Judged by the files of cgroups over time. Stories and faults do not reach cgroups: tests of the agent hold "
+        "these promises on real kernels.",
+        CGROUPS,
+    ),
+    Chapter(
+        "Components",
+        "Judged by probes after every fault, and by the process table after every round.",
+        (*RECOVERY, *MEMORY),
+    ),
 )

@@ -32,6 +32,7 @@ from koord.kube.certificates.making import Issuer, certificate, key_pem, name, n
 from koord.kube.clock import SystemClock
 from koord.kube.cluster_config import ClusterConfig
 from koord.kube.tls import ClientTls
+from koord_chaos.faults.live.ledger import Ledger
 
 log = logging.getLogger(__name__)
 _broken_off = logging.getLogger(f"{__name__}.broken_off")
@@ -84,8 +85,11 @@ SOUND: Final = Manner()
 class ApiPath:
     """One proxy. `async with` it, then `kubeconfig()` is what its component uses."""
 
-    def __init__(self, server: ClusterConfig, seed: int = 0) -> None:
-        self._server = server
+    def __init__(
+        self, server: ClusterConfig, seed: int = 0, *, component: str = "", ledger: Ledger | None = None
+    ) -> None:
+        """`ledger`: hears what the component writes."""
+        self._server, self._component, self._ledger = server, component, ledger
         self._tls = ClientTls(server, SystemClock())
         self._dice = random.Random(seed)
         self._manner = SOUND
@@ -173,6 +177,8 @@ class ApiPath:
             raise ConnectionResetError from error
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._ledger is not None:
+            self._ledger.sent(self._component, request.method, request.path)
         body = await request.content.read()
         await self._passed()
         manner = self._manner
@@ -194,6 +200,9 @@ class ApiPath:
             ssl=self._tls.context(),
             allow_redirects=False,
         ) as answer:
+            if self._ledger is not None and request.method not in READS:
+                said = await answer.read()
+                self._ledger.answered(self._component, request.method, request.path, answer.status, said)
             if manner.loses_answers and request.method not in READS and self._dice.random() < manner.share:
                 await answer.read()
                 raise ConnectionResetError("the answer is lost")

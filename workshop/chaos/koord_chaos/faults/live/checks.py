@@ -5,34 +5,46 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 import msgspec
 
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.configuration.scheduler_config import SHIPPED
 from koord.api.kinds import NODES, PODS
-from koord.api.kubernetes.pod import Pod
-from koord.kube.background_task import background_task
 from koord.kube.client import Client
-from koord.kube.errors import AlreadyExists, ApiError
-from koord.kube.informer import Informer
-from koord.kube.store import Delta
+from koord.kube.errors import AlreadyExists, ApiError, NotFound
+from koord.scheduler.core.core import Core
+from koord.scheduler.core.decision import Bind, Wait
+from koord.scheduler.core.inputs import INPUTS
+from koord.scheduler.core.moment import Moment as SchedulerMoment
+from koord.scheduler.profiles import profiles_of
 from koord_chaos.faults.drawing import Fault
 from koord_chaos.faults.kinds import BY_NAME, Target
 from koord_chaos.faults.live.clusters import LEASES_OF, AnyCluster
 from koord_chaos.faults.live.injectors import THIEF
+from koord_chaos.faults.live.ledger import Ledger
 from koord_chaos.faults.live.load import SPACE, Load, pod
 from koord_chaos.faults.live.own_cluster import OwnCluster
+from koord_chaos.faults.live.places import Places
 from koord_chaos.invariants.invariant import violations
 from koord_chaos.invariants.moment import Moment, Witness
+from koord_chaos.invariants.moving import MOVING, Migrations
 from koord_chaos.invariants.placing import PARENT_QUOTAS, PLACING
+from koord_chaos.invariants.processes import MEMORY, MemoryUse
+from koord_chaos.invariants.resting import RESTING, Rest
 
 LOOK_S: Final = 0.1
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 LOOK_AGAIN_S: Final = 1.0
+MOST_MIB: Final = 512
+MOST_GROWTH: Final = 1.5
+LOOK_AT_REST_S: Final = 5.0
+LIMITS: Final = MigrationControllerArgs().completed()
 PROBE: Final = "probe"
 PROMISES: Final = tuple(invariant for invariant in PLACING if invariant is not PARENT_QUOTAS)
 """Parents of quotas are not checked by the configuration that ships."""
@@ -44,38 +56,8 @@ KINDS: Final[Mapping[str, str]] = {
     "Reservation": "/apis/scheduling.koordinator.sh/v1alpha1/reservations",
     "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
     "Device": "/apis/scheduling.koordinator.sh/v1alpha1/devices",
+    "PodMigrationJob": "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs",
 }
-
-
-class Places:
-    """Every pod on every node it was ever on: a pod that has been on two was bound twice."""
-
-    def __init__(self, client: Client) -> None:
-        self._nodes: dict[str, set[str]] = {}
-        self._names: dict[str, str] = {}
-        self.informer: Informer[Pod] = Informer(client, PODS)
-        self.informer.add_handler(self._heard)
-
-    def _heard(self, delta: Delta[Pod]) -> None:
-        if delta.new is not None and delta.new.spec.node_name:
-            meta = delta.new.metadata
-            self._nodes.setdefault(meta.uid, set()).add(delta.new.spec.node_name)
-            self._names[meta.uid] = meta.key
-
-    def bound_twice(self) -> list[str]:
-        return [
-            f"pod {self._names[uid]} ({uid}) was on {', '.join(sorted(nodes))}"
-            for uid, nodes in self._nodes.items()
-            if len(nodes) > 1
-        ]
-
-
-@asynccontextmanager
-async def watching(client: Client) -> AsyncIterator[Places]:
-    places = Places(client)
-    async with background_task(places.informer.run(), name="places"):
-        await places.informer.synced()
-        yield places
 
 
 async def objects(client: Client) -> dict[str, list[dict[str, Any]]]:
@@ -90,21 +72,56 @@ async def objects(client: Client) -> dict[str, list[dict[str, Any]]]:
 class Judge:
     """Finds violations. Lists of several kinds are not of one moment, so a violation must be there at a second look."""
 
-    def __init__(self, client: Client, places: Places, load: Load) -> None:
-        self._client, self._places, self._load = client, places, load
+    def __init__(self, client: Client, places: Places, load: Load, ledger: Ledger | None = None) -> None:
+        self._client, self._places, self._load, self._ledger = client, places, load, ledger
         self._witness = Witness()
 
     async def violations(self) -> list[str]:
-        moment = self._witness.look(await objects(self._client))
-        broken = list(violations(PROMISES, moment))
+        moment = self._witness.look(self._places.at_most(await objects(self._client)))
+        broken = found_in(moment)
         if broken:
             await asyncio.sleep(LOOK_AGAIN_S)
-            later = Moment(
-                await objects(self._client), new=moment.new, node_by_uid=moment.earlier, gangs=moment.gang_members
-            )
-            again = list(violations(PROMISES, later))
+            listed = self._places.at_most(await objects(self._client))
+            later = Moment(listed, new=moment.new, node_by_uid=moment.earlier)
+            again = found_in(later)
             broken = [violation for violation in broken if violation in again]
+        self._places.forget_amounts()
+        broken += [] if self._ledger is None else self._ledger.violations()
         return broken + self._places.bound_twice() + self._load.notes.lost(await self._load.stored_notes())
+
+    async def at_rest(self, within_s: float) -> list[str]:
+        """Violations that are still there after this time without load: pods that wait in vain, incomplete gangs,
+        migrations without end."""
+        until_s, broken = time.monotonic() + within_s, [""]
+        while broken and time.monotonic() < until_s:
+            await asyncio.sleep(LOOK_AT_REST_S)
+            with suppress(ApiError, OSError):
+                moment = Moment(await objects(self._client), gangs=self._places.gangs())
+                broken = list(violations(RESTING, Rest(moment, await would_bind(self._client))))
+                broken += violations(MOVING, Migrations(moment.objects, should_be_over=True))
+        return broken
+
+
+def found_in(moment: Moment) -> list[str]:
+    migrations = Migrations(moment.objects, LIMITS.max_migrating_per_node, LIMITS.max_migrating_per_namespace)
+    return [*violations(PROMISES, moment), *violations(MOVING, migrations)]
+
+
+async def would_bind(client: Client) -> list[str]:
+    """What a scheduler that starts afresh would bind, from the objects of the API server."""
+    now_s = time.time()
+    core = Core(profiles_of(SHIPPED), alone=True, hints=False, now=SchedulerMoment(now_s, time.monotonic()))
+    for source in INPUTS:
+        with suppress(NotFound):
+            core.put_many(source.kind, await client.list(source.kind))
+    binds: list[str] = []
+    while (decision := core.decide()) is not None:
+        match decision:
+            case Bind(members=members):
+                binds += [f"{member.ask.key} to {member.node}" for member in members]
+            case Wait(bind=Bind(members=members)):
+                binds += [f"{member.ask.key} to {member.node}" for member in members]
+    return binds
 
 
 async def until_recovered(cluster: AnyCluster, fault: Fault, within_s: float) -> float | None:
@@ -128,23 +145,12 @@ async def _is_recovered(cluster: AnyCluster, fault: Fault) -> bool:
         return spec.get("holderIdentity") not in ("", None, THIEF)
     if fault.target in await cluster.late():
         return False
-    return not isinstance(cluster, OwnCluster) or await _answers(cluster, fault.target)
+    return not isinstance(cluster, OwnCluster) or await cluster.answers(fault.target)
 
 
 def is_up(node: Any) -> bool:
     condition = node.status.condition("Ready")
     return condition is not None and condition.status == "True"
-
-
-async def _answers(cluster: OwnCluster, name: str) -> bool:
-    """Whether the component says that it is ready."""
-    address = cluster.supervisor.children[name].endpoints.get("health")
-    if address is None:
-        await cluster.client.raw("GET", "/readyz")
-        return True
-    timeout = aiohttp.ClientTimeout(total=2)
-    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"{address}/readyz") as answer:
-        return answer.status == 200
 
 
 async def until_it_works(cluster: AnyCluster, within_s: float) -> tuple[float | None, str]:
@@ -177,6 +183,17 @@ async def _what_is_missing(cluster: AnyCluster) -> str:
 async def _remove_probe(client: Client) -> None:
     with suppress(ApiError):
         await client.delete(PODS, PROBE, namespace=SPACE, grace_s=0)
+
+
+def excessive_memory(samples: Mapping[str, Sequence[int]]) -> list[str]:
+    """`samples`: MiB by component, one for each round."""
+    return [
+        violation
+        for name, amounts in samples.items()
+        for violation in violations(
+            MEMORY, MemoryUse(name, [amount << 20 for amount in amounts if amount], MOST_MIB << 20, MOST_GROWTH)
+        )
+    ]
 
 
 def resident_mib(pid: int) -> int:

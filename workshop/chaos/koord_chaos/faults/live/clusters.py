@@ -6,6 +6,7 @@ A cluster must be marked as a test cluster, by a label on koord's namespace. Not
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -119,6 +120,11 @@ class LocalCluster(AnyCluster):
         """The process of a component; 0 if it does not run."""
         component = self.endpoints().components.get(target)
         return component.pid if component is not None and runs(component.pid, target) else 0
+
+    async def kill(self, target: str) -> None:
+        if pid := self.pid(target):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     async def late(self) -> list[str]:
         return [name for name, component in self.endpoints().components.items() if component.state != "ready"]

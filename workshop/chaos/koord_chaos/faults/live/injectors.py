@@ -43,12 +43,6 @@ async def kill(cluster: AnyCluster, fault: Fault) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def kill_process(cluster: LocalCluster, fault: Fault) -> AsyncIterator[None]:
-    send(cluster, fault.target, signal.SIGKILL)
-    yield
-
-
-@asynccontextmanager
 async def pause(cluster: LocalCluster, fault: Fault) -> AsyncIterator[None]:
     pid = send(cluster, fault.target, signal.SIGSTOP)
     try:
@@ -216,7 +210,6 @@ ANYWHERE: Final[Mapping[str, Callable[[AnyCluster, Fault], Injected]]] = {
 }
 LOCALLY: Final[Mapping[str, Callable[[LocalCluster, Fault], Injected]]] = {
     **ANYWHERE,
-    "kill": kill_process,
     "pause": pause,
     "memory": memory,
     "silent-node": silent_node,

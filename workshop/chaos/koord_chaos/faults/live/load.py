@@ -22,6 +22,8 @@ from koord.kube.errors import AlreadyExists, ApiError, NotFound
 from koord_chaos.stories.hardware import gpu, topology
 
 SPACE: Final = "chaos"
+ELSEWHERE: Final = "chaos-guests"
+COLOCATION: Final = "node.koordinator.sh/colocation-strategy"
 MOST_PODS: Final = 50
 SHAPE: Final = "2x1x8x2"
 """The CPU topology of a node with 32 CPUs."""
@@ -63,7 +65,7 @@ class Notes:
 class Load:
     def __init__(self, client: Client, seed: int) -> None:
         self._client, self._dice = client, random.Random(f"load/{seed}")
-        self._number = 0
+        self._number, self._stopped = 0, False
         self.notes = Notes()
         self.steps = 0
         self.refused = 0
@@ -96,10 +98,10 @@ class Load:
             await self._post(QUOTAS, quota, "scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota")
 
     async def run(self) -> None:
-        """Steps until cancelled."""
+        """Steps until stopped or cancelled."""
         functions = [step for step, _ in STEPS]
         weights = [weight for _, weight in STEPS]
-        while True:
+        while not self._stopped:
             step = self._dice.choices(functions, weights)[0]
             try:
                 await step(self)
@@ -107,6 +109,9 @@ class Load:
             except (ApiError, OSError):
                 self.refused += 1
             await asyncio.sleep(self._dice.uniform(0.02, 0.4))
+
+    def stop(self) -> None:
+        self._stopped = True
 
     def _next(self, prefix: str) -> str:
         self._number += 1
@@ -199,6 +204,78 @@ class Load:
             job = {"metadata": {"name": self._next("move")}, "spec": {"podRef": reference, "ttl": "60s"}}
             await self._post(MIGRATIONS, job, "scheduling.koordinator.sh/v1alpha1", "PodMigrationJob")
 
+    async def roll_out(self) -> None:
+        """Another template of a service: its pods are replaced one after the other."""
+        if name := await self._any(APPS):
+            self._number += 1
+            marked = {"metadata": {"annotations": {"revision": str(self._number)}}}
+            await self._patch(f"{APPS}/{name}", {"spec": {"template": marked}})
+
+    async def mid(self) -> None:
+        requests = {"kubernetes.io/mid-cpu": "500", "kubernetes.io/mid-memory": "128Mi"}
+        await self._pod(self._next("mid"), requests, priority="koord-mid", annotations=SHORT)
+
+    async def resize(self) -> None:
+        """A running pod without exclusive CPUs asks for less."""
+        running = [
+            manifest
+            for manifest in await self._pods()
+            if manifest["spec"].get("nodeName")
+            and not over(manifest)
+            and manifest["metadata"]["name"].startswith(("tenant", "important"))
+        ]
+        if running:
+            manifest = self._dice.choice(running)
+            containers = [{"name": "main", "resources": {"requests": {"cpu": "500m"}}}]
+            await self._client.raw(
+                "PATCH",
+                f"{CORE}/{manifest['metadata']['name']}/resize",
+                body=msgspec.json.encode({"spec": {"containers": containers}}),
+                content_type="application/strategic-merge-patch+json",
+            )
+
+    async def cordon(self) -> None:
+        """A node is closed, and open again a little later."""
+        nodes = await self._client.list(NODES)
+        if nodes:
+            name = self._dice.choice(nodes).metadata.name
+            await self._client.patch(NODES, name, {"spec": {"unschedulable": True}})
+            await asyncio.sleep(self._dice.uniform(0.5, 3))
+            await self._open(name)
+
+    async def _open(self, name: str) -> None:
+        """Until the API server takes it, which may have a fault."""
+        while True:
+            try:
+                await self._client.patch(NODES, name, {"spec": {"unschedulable": None}})
+            except NotFound:
+                return
+            except (ApiError, OSError):
+                await asyncio.sleep(0.5)
+            else:
+                return
+
+    async def switch_colocation(self) -> None:
+        """Off for one node, or as for all others."""
+        nodes = await self._client.list(NODES)
+        if nodes:
+            name = self._dice.choice(nodes).metadata.name
+            said = self._dice.choice((None, json.dumps({"enable": False})))
+            await self._client.patch(NODES, name, {"metadata": {"annotations": {COLOCATION: said}}})
+
+    async def other_namespace(self) -> None:
+        """A namespace comes with pods, or goes with all that is in it."""
+        with suppress(AlreadyExists):
+            await self._client.create(NAMESPACES, {"metadata": {"name": ELSEWHERE}})
+            for number in range(3):
+                await self._post(CORE.replace(SPACE, ELSEWHERE), pod(f"guest-{number}", {"cpu": "500m"}), "v1", "Pod")
+            return
+        await self._client.delete(NAMESPACES, ELSEWHERE)
+
+    async def quota_changes(self) -> None:
+        spec = {"max": {"cpu": self._dice.choice(("8", "24", "48")), "memory": "64Gi"}}
+        await self._patch(f"{QUOTAS}/team", {"spec": spec})
+
     async def remove(self) -> None:
         """Keeps the number of pods in bounds."""
         pods = [pod for pod in await self._pods() if not pod["metadata"].get("deletionTimestamp")]
@@ -259,6 +336,13 @@ STEPS: Final[tuple[tuple[Step, int], ...]] = (
     (Load.reservation, 2),
     (Load.important, 1),
     (Load.migrate, 1),
+    (Load.roll_out, 1),
+    (Load.mid, 2),
+    (Load.resize, 1),
+    (Load.cordon, 1),
+    (Load.switch_colocation, 1),
+    (Load.other_namespace, 1),
+    (Load.quota_changes, 1),
     (Load.remove, 8),
     (Load.note, 6),
 )

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
+
+import aiohttp
 
 from koord.api.kinds import NODES
 from koord.kube.background_task import background_task
@@ -22,6 +25,7 @@ from koord_chaos.faults.kinds import Scope, Target
 from koord_chaos.faults.live import memory_limit
 from koord_chaos.faults.live.api_path import ApiPath
 from koord_chaos.faults.live.clusters import LEASES_OF, LocalCluster
+from koord_chaos.faults.live.ledger import Ledger
 from koord_chaos.faults.live.preload import Control, build
 from koord_chaos.faults.live.small_disk import SmallDisk, small_disk
 from koord_minicluster.up.bootstrap import bootstrap, keep
@@ -82,8 +86,55 @@ def own_targets(options: OwnOptions) -> Mapping[Target, Sequence[str]]:
     }
 
 
-class OwnCluster(LocalCluster):
+class Clock(Protocol):
+    """The clock of a component, and its disk."""
+
+    def jump(self, seconds: float) -> None: ...
+    def slow(self, seconds: float) -> None: ...
+
+
+class OwnCluster(LocalCluster, ABC):
+    """A cluster that koord chaos started, with a way to the API server for each component."""
+
     scope = Scope.OWN
+
+    def __init__(
+        self,
+        client: Client,
+        folder: Path,
+        targets: Mapping[Target, Sequence[str]],
+        paths: Mapping[str, ApiPath],
+        controls: Mapping[str, Clock],
+    ) -> None:
+        super().__init__(client, folder)
+        self._targets, self.paths, self.controls = targets, paths, controls
+        self.disk: SmallDisk | None = None
+        self.older: tuple[str, ...] = ()
+        self.ledger = Ledger()
+
+    async def targets(self) -> Mapping[Target, Sequence[str]]:
+        return self._targets
+
+    @property
+    @abstractmethod
+    def logs(self) -> Path:
+        """A folder."""
+
+    @abstractmethod
+    def missing(self) -> Mapping[str, str]:
+        """Kinds of faults that this cluster cannot have, with the reason."""
+
+    @abstractmethod
+    async def answers(self, name: str) -> bool:
+        """Whether the component says that it is ready."""
+
+    def change_version(self, target: str, program: tuple[str, ...]) -> None:
+        """What runs from the next start on; empty: this version."""
+        raise NotImplementedError
+
+
+class ProcessCluster(OwnCluster):
+    """Its components are processes."""
 
     def __init__(
         self,
@@ -95,16 +146,14 @@ class OwnCluster(LocalCluster):
         disk: SmallDisk | None,
         options: OwnOptions,
     ) -> None:
-        super().__init__(client, data.path)
-        self._targets, self.older = own_targets(options), options.older
-        self.logs = data.logs
-        self.supervisor, self.paths, self.controls, self.disk = supervisor, paths, controls, disk
+        super().__init__(client, data.path, own_targets(options), paths, controls)
+        self._logs, self.supervisor, self.disk, self.older = data.logs, supervisor, disk, options.older
 
-    async def targets(self) -> Mapping[Target, Sequence[str]]:
-        return self._targets
+    @property
+    def logs(self) -> Path:
+        return self._logs
 
     def missing(self) -> dict[str, str]:
-        """Kinds of faults that this machine cannot have, with the reason."""
         missing: dict[str, str] = {}
         if not self.controls:
             missing |= dict.fromkeys(("clock", "disk-slow"), "needs a C compiler (cc)")
@@ -125,8 +174,16 @@ class OwnCluster(LocalCluster):
             name for name, child in self.supervisor.children.items() if child.state != "ready" or not self.pid(name)
         ]
 
+    async def answers(self, name: str) -> bool:
+        address = self.supervisor.children[name].endpoints.get("health")
+        if address is None:
+            await self.client.raw("GET", "/readyz")
+            return True
+        timeout = aiohttp.ClientTimeout(total=2)
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"{address}/readyz") as answer:
+            return answer.status == 200
+
     def change_version(self, target: str, program: tuple[str, ...]) -> None:
-        """What runs from the next start on; empty: this version."""
         child = self.supervisor.children[target]
         child.component = replace(child.component, program=program)
 
@@ -156,14 +213,17 @@ async def own_cluster(options: OwnOptions) -> AsyncIterator[OwnCluster]:
         await supervisor.children[SERVER].ready.wait()
         config = locate(str(data.kubeconfig))
         paths: dict[str, ApiPath] = {}
+        ledger = Ledger()
         for number, part in enumerate(plan[1:]):
-            paths[part.name] = await stack.enter_async_context(ApiPath(config, options.seed + number))
+            path = ApiPath(config, options.seed + number, component=part.name, ledger=ledger)
+            paths[part.name] = await stack.enter_async_context(path)
             paths[part.name].write_kubeconfig(aside / f"{part.name}.kubeconfig")
         client = await stack.enter_async_context(Client(config, user_agent="koord-chaos"))
         uid = await bootstrap(client)
         await stack.enter_async_context(background_task(keep(client, uid), name="first-objects"))
         await supervisor.ready()
-        cluster = OwnCluster(client, data, supervisor, paths, controls, disk, options)
+        cluster = ProcessCluster(client, data, supervisor, paths, controls, disk, options)
+        cluster.ledger = ledger
         await cluster.mark()
         async with asyncio.timeout(60):
             while len(await client.list(NODES)) < options.nodes:  # noqa: ASYNC110 - other processes register them

@@ -15,16 +15,27 @@ from koord.kube.background_task import background_task
 from koord.kube.errors import ApiError
 from koord_chaos.faults.drawing import Fault, Round
 from koord_chaos.faults.kinds import Target
-from koord_chaos.faults.live.checks import Judge, resident_mib, until_it_works, until_recovered, watching
+from koord_chaos.faults.live.checks import (
+    Judge,
+    excessive_memory,
+    resident_mib,
+    until_it_works,
+    until_recovered,
+)
 from koord_chaos.faults.live.clusters import AnyCluster, LocalCluster
 from koord_chaos.faults.live.injectors import injected
 from koord_chaos.faults.live.load import Load
+from koord_chaos.faults.live.own_cluster import OwnCluster
+from koord_chaos.faults.live.places import watching
 from koord_chaos.faults.recovery import Recovery
 
 log = logging.getLogger(__name__)
 
 WITHIN_S: Final = 120.0
 """Recovery that takes longer is a violation."""
+REST_WITHIN_S: Final = 150.0
+"""Longer than any backoff and the time of a migration, and shorter than the pause until a scheduler tries every pod
+again."""
 JUDGE_TRIES: Final = 5
 
 
@@ -46,6 +57,8 @@ class Chaos:
 
     def __init__(self, cluster: AnyCluster, judge: Judge, load: Load, say: Callable[[str], None]) -> None:
         self._cluster, self._judge, self.load, self._say = cluster, judge, load, say
+        self._memory_mib: dict[str, list[int]] = {}
+        "By component, after each round."
 
     async def round(self, number: int, faults: Round) -> Outcome:
         """Injects the faults of a round, and waits until the cluster works again."""
@@ -73,7 +86,16 @@ class Chaos:
         if not isinstance(self._cluster, LocalCluster):
             return {}
         components = (await self._cluster.targets())[Target.PROCESS]
-        return {name: resident_mib(self._cluster.pid(name)) for name in components}
+        memory = {name: resident_mib(self._cluster.pid(name)) for name in components}
+        for name, amount in memory.items():
+            self._memory_mib.setdefault(name, []).append(amount)
+        return memory
+
+    async def at_rest(self) -> list[str]:
+        """What is broken in the end, once the load has stopped."""
+        self._say("waiting until nothing is left to do")
+        self.load.stop()
+        return await self._judge.at_rest(REST_WITHIN_S) + excessive_memory(self._memory_mib)
 
     async def _judged(self) -> list[str]:
         for _ in range(JUDGE_TRIES - 1):
@@ -90,8 +112,9 @@ async def chaos(cluster: AnyCluster, seed: int, say: Callable[[str], None]) -> A
     """Load runs, and pods are watched, as long as the block."""
     load = Load(cluster.client, seed)
     await load.prepare()
-    async with watching(cluster.client) as places, background_task(load.run(), name="load"):
-        yield Chaos(cluster, Judge(cluster.client, places, load), load, say)
+    ledger = cluster.ledger if isinstance(cluster, OwnCluster) else None
+    async with watching(cluster.client, ledger) as places, background_task(load.run(), name="load"):
+        yield Chaos(cluster, Judge(cluster.client, places, load, ledger), load, say)
 
 
 async def run(
@@ -102,7 +125,8 @@ async def run(
     noted: Callable[[Outcome], None],
     until_s: float | None = None,
 ) -> list[str]:
-    """All rounds until the first violation; the violations. No round begins after `until_s`, a monotonic time."""
+    """All rounds until the first violation, then a rest; the violations. No round begins after `until_s`, a monotonic
+    time."""
     async with chaos(cluster, seed, say) as running:
         for number, faults in rounds:
             if until_s is not None and time.monotonic() >= until_s:
@@ -111,4 +135,4 @@ async def run(
             noted(outcome)
             if outcome.violations:
                 return list(outcome.violations)
-    return []
+        return await running.at_rest()
