@@ -97,6 +97,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "controllers": CommandEntry(
         "koord_minicluster.cli.controllers", "Run the controllers of Deployments, Jobs and the like."
     ),
+    "monitoring": CommandEntry(
+        "koord_minicluster.cli.monitoring", "Run Prometheus and Grafana on a running koord up, with koord's dashboards."
+    ),
     "bench": CommandEntry("koord_bench.cli", "Run the benchmarks, each against its baseline in the same run."),
     "chaos": CommandEntry("koord_chaos.cli.chaos", "Try to break koord: random load, judged by what koord promises."),
     "completion": CommandEntry("koord.cli.completion", "Print the completion script for bash, zsh or fish."),

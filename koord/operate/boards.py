@@ -48,6 +48,8 @@ class Board:
     title: str
     rows: tuple[tuple[Panel, ...], ...]
     variables: tuple[Variable, ...] = ()
+    page: str = "/"
+    "The console's page about the same."
 
     def queries(self) -> Iterator[Query]:
         for row in self.rows:
@@ -171,6 +173,7 @@ SCHEDULER: Final = Board(
             Panel("Oldest move that runs", (Query("max(koord_descheduler_oldest_job_seconds)"),), "s"),
         ),
     ),
+    page="/pending",
 )
 NODES: Final = Board(
     "koord-nodes",
@@ -227,6 +230,7 @@ NODES: Final = Board(
         ),
     ),
     (Variable("node", "koordlet_node_usage"),),
+    page="/nodes",
 )
 QUOTAS: Final = Board(
     "koord-quotas",
@@ -246,12 +250,21 @@ QUOTAS: Final = Board(
         ),
     ),
     (Variable("quota", "scheduler_elastic_quota_status.name"), Variable("resource", "scheduler_elastic_quota_status")),
+    page="/quotas",
 )
 ALL: Final = (OVERVIEW, SCHEDULER, NODES, QUOTAS)
 
 
-def json_of(board: Board) -> str:
-    """The JSON that Grafana imports."""
+CONSOLE: Final = "https://localhost:8443"
+"""Where a reader who forwards the console's port finds it."""
+
+
+_LINK: Final = {"type": "link", "title": "koord console", "targetBlank": True, "icon": "external link"}
+
+
+def json_of(board: Board, console: str = CONSOLE) -> str:
+    """The JSON that Grafana imports. `console`: the address that the board's link begins with, until a reader types
+    another one."""
     panels: list[dict[str, object]] = []
     for at, row in enumerate(board.rows):
         for column, panel in enumerate(row):
@@ -266,7 +279,8 @@ def json_of(board: Board) -> str:
         "schemaVersion": 38,
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": [_SOURCE, *(_variable(variable) for variable in board.variables)]},
+        "templating": {"list": [_SOURCE, *(_variable(variable) for variable in board.variables), _typed(console)]},
+        "links": [_LINK | {"url": f"${{console}}{board.page}"}],
         "panels": panels,
     }
     return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode() + "\n"
@@ -274,6 +288,18 @@ def json_of(board: Board) -> str:
 
 _DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _SOURCE: Final = {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"}
+
+
+def _typed(console: str) -> dict[str, object]:
+    current = {"text": console, "value": console}
+    return {
+        "name": "console",
+        "label": "Console",
+        "type": "textbox",
+        "query": console,
+        "current": current,
+        "options": [{"selected": True, **current}],
+    }
 
 
 def _variable(variable: Variable) -> dict[str, object]:

@@ -22,6 +22,8 @@ from koord.manager.live.webhook_server import WebhookServer
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.yarn.live.metrics import YarnMetrics
 from koord_minicluster.apiserver import telemetry
+from koord_minicluster.hollow.live.figures import Figures
+from koord_minicluster.hollow.live.guard import Guard
 from tests.agent import states
 from tools.reference.structs import escaped
 
@@ -52,11 +54,17 @@ def _manager(metrics: Metrics) -> None:
     WebhookServer(cast("Any", None), cast("Any", facts), parse_gates(ManagerGate), "127.0.0.1:0", metrics=metrics)
 
 
+def _hollow(metrics: Metrics) -> None:
+    Guard(cast("Any", None), cast("Any", None), cast("Any", None), metrics)
+    Figures(metrics)
+
+
 _COMPONENTS: Final[Mapping[str, Callable[[Metrics], object]]] = {
     "The scheduler": SchedulerMetrics,
     "The manager": _manager,
     "The descheduler": DeschedulerMetrics,
     "YARN's operator": YarnMetrics,
+    "Hollow nodes": _hollow,
 }
 
 

@@ -1,1 +1,1 @@
-"""The commands of a cluster on one machine: `koord up`, `apiserver`, `controllers`, `hollow`, `local`."""
+"""The commands of a cluster on one machine: `koord up`, `apiserver`, `controllers`, `hollow`, `local`, `monitoring`."""

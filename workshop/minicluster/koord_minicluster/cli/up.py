@@ -106,6 +106,11 @@ Example: koord up --demo --report out.html
     metavar="DIR",
     help="With --yarn: an unpacked Hadoop, or a folder with its jars; also $KOORD_HADOOP.",
 )
+@click.option(
+    "--monitoring",
+    is_flag=True,
+    help="Run Prometheus too, and Grafana if it is installed, with koord's alerts and dashboards.",
+)
 @click.option("--headless", is_flag=True, help="No live view: one line when ready, then logs on stderr.")
 @click.option("--single-process", is_flag=True, help="Run everything in this one process: for debugging.")
 def up(
@@ -122,6 +127,7 @@ def up(
     agent_gates: str,
     yarn: bool,
     hadoop: str | None,
+    monitoring: bool,
     demo: bool,
     report: Path | None,
     headless: bool,
@@ -167,7 +173,10 @@ def up(
         local_args=_local_args(local_cpu, local_memory) if local_node else None,
         agent_gates=agent_gates,
         hadoop=str(Path(hadoop or "").absolute()) if yarn else None,
+        monitoring=monitoring,
     )
+    if monitoring:
+        _check_monitoring(single_process)
     if yarn:
         _check_yarn(hadoop or "", options, single_process)
     if not local_node and (local_cpu or local_memory or agent_gates):
@@ -201,6 +210,14 @@ def up(
     if story is not None:
         story.end()
     return code
+
+
+def _check_monitoring(single_process: bool) -> None:
+    from koord_minicluster.up.installed import installed_prometheus
+
+    if single_process:
+        raise click.UsageError("--monitoring does not go with --single-process: Prometheus is a process of its own")
+    installed_prometheus()
 
 
 def _check_yarn(hadoop: str, options: UpOptions, single_process: bool) -> None:
@@ -238,7 +255,10 @@ def _supervise(options: UpOptions, data: DataDir, story: Demo | None, *, view: b
             await shown(running, client)
             return
         say_ready(data)
-        async with background_task(say_console(running), name="up/console-link"):
+        async with (
+            background_task(say_console(running), name="up/console-link"),
+            background_task(say_monitoring(running), name="up/monitoring"),
+        ):
             await shown(running, client)
 
     async def shown(running: Up, client: Client) -> None:
@@ -313,6 +333,14 @@ async def say_console(running: Up) -> None:
     await running.supervisor.children["console"].ready.wait()
     data = running.data
     click.echo(f"console: {data.console_link} (signs in once; {data.console_link_file} has the next one)", err=True)
+
+
+async def say_monitoring(running: Up) -> None:
+    child = running.supervisor.children.get("monitoring")
+    if child is not None:
+        await child.ready.wait()
+        for name, url in child.endpoints.items():
+            click.echo(f"{name}: {url}", err=True)
 
 
 def _close(stream: io.TextIOWrapper) -> None:

@@ -83,6 +83,9 @@ def view(up: Up, picture: Picture, here: ThisNode, now_s: float, columns: int, l
     top = wrapped(f"export KUBECONFIG={up.data.kubeconfig}", columns)
     if link := up.data.console_link:
         top += wrapped(f"console: {link}", columns)
+    if (monitoring := up.supervisor.children.get("monitoring")) is not None:
+        for name, url in monitoring.endpoints.items():
+            top += wrapped(f"{name}: {url}", columns)
     bottom = [Text("Ctrl-C stops everything", "dim")]
     middle = [
         _components(list(up.supervisor.children.values()), now_s, columns),

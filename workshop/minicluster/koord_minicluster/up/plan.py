@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -12,6 +12,7 @@ from typing import Final, Literal
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.machinery.faults import BadInput
 from koord_minicluster.up.data_dir import CONSOLE_LINK
+from koord_minicluster.up.installed import grafana_command
 
 HEALTH: Final = ("--metrics-address", "127.0.0.1:0")
 SERVER_PORTS: Final = range(20_000, 32_000)
@@ -24,6 +25,8 @@ LOCAL_GATES: Final = "BEMemoryEvict=true,CgroupReconcile=true,PSICollector=true,
 """Feature gates that this machine's agent enables beyond its defaults: here a user is watching."""
 YARN_STOP_S: Final = 20.0
 """Java takes its time to stop, and a NodeManager ends its containers first."""
+MONITORING_STOP_S: Final = 15.0
+"""Prometheus writes what it has to disk first."""
 YARN_PACE_S: Final = "5"
 """Short, since a user is watching."""
 WEBHOOKS: Final = ("--webhook-address", "127.0.0.1:0", "--webhook-host", "127.0.0.1")
@@ -67,6 +70,8 @@ class UpOptions:
     "Gates of this machine's agent, in addition to LOCAL_GATES; they take precedence."
     hadoop: str | None = None
     "The folder of Hadoop's jars, if YARN will run too."
+    monitoring: bool = False
+    "Whether Prometheus runs too, and Grafana where it is installed."
 
     @property
     def first_node(self) -> str:
@@ -87,7 +92,7 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
         Component("manager", (*kubeconfig, *HEALTH, *WEBHOOKS)),
         *((Component("descheduler", descheduler, late=True),) if options.descheduler != "off" else ()),
         Component("hollow", (*kubeconfig, *HEALTH, *fleet)),
-        Component("console", (*kubeconfig, "--link-file", str(path / CONSOLE_LINK)), late=True),
+        *_watchers(options, path, kubeconfig),
     )
     yarn = _yarn(options, path, port, kubeconfig) if options.hadoop is not None else ()
     if options.local_args is None:
@@ -99,6 +104,18 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
     gates = ("--feature-gates", ",".join(filter(None, (LOCAL_GATES, options.agent_gates))))
     agent = (*kubeconfig, *HEALTH, *here, "--state-dir", str(path / "agent"), *gates, *socket)
     return (*everywhere, Component("local", local, LOCAL_STOP_S), Component("agent", agent), *yarn)
+
+
+def _watchers(options: UpOptions, path: Path, kubeconfig: tuple[str, str]) -> Iterator[Component]:
+    """The console, and what keeps and shows metrics over time."""
+    boards: tuple[str, ...] = ()
+    if options.monitoring:
+        ports = [str(_free(0)) for _ in range(2)]
+        if grafana_command(path) is not None:
+            boards = ("--grafana", f"http://127.0.0.1:{ports[1]}")
+        where = ("--data-dir", str(path), "--prometheus-port", ports[0], "--grafana-port", ports[1])
+        yield Component("monitoring", where, MONITORING_STOP_S, late=True)
+    yield Component("console", (*kubeconfig, "--link-file", str(path / CONSOLE_LINK), *boards), late=True)
 
 
 def _own_cgroup(port: int) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
+from koord_minicluster.hollow.live.figures import Figures
 from koord_minicluster.hollow.live.guard import Guard
 from koord_minicluster.hollow.live.kubelet import HollowKubelet
 from koord_minicluster.hollow.live.machines import FIELD_MANAGER, Machines
@@ -100,6 +101,7 @@ async def run_fleet(
             seed=options.seed,
             clock=clock,
             guard=Guard(client, informers, events, metrics),
+            figures=None if metrics is None else Figures(metrics),
         )
         nodes.add_handler(_waker(runner))
         async with asyncio.TaskGroup() as tasks:

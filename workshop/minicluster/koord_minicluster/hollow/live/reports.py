@@ -29,6 +29,7 @@ from koord.kube.malformed import FailureTeller
 from koord.kube.served import is_served
 from koord.kube.store import Delta
 from koord_minicluster.hollow.chance import chance
+from koord_minicluster.hollow.live.figures import Figures
 from koord_minicluster.hollow.live.guard import Guard
 from koord_minicluster.hollow.live.machines import FIELD_MANAGER, Machines
 from koord_minicluster.hollow.live.pods import NODE_INDEX
@@ -68,11 +69,13 @@ class Reporter:
         seed: int,
         clock: Clock,
         guard: Guard,
+        figures: Figures | None = None,
     ) -> None:
         # A report that fails is soon followed by a fresher one.
         self._client = client.limited(timeout_s=10.0, attempts=1)
         self._pods, self._machines, self._clock = pods, machines, clock
         self._load, self._policy, self._seed, self._guard = load, policy, seed, guard
+        self._figures = figures
         self._histories: dict[str, History] = {}
         self._policies: dict[str, ReportPolicy] = {}
         self._due: dict[str, float] = {}
@@ -151,17 +154,20 @@ class Reporter:
         history = self._histories.setdefault(machine.name, History())
         last_s = history.samples[-1].time_s if history.samples else None
         limit = self._guard.limit(machine)
-        asked = Asked()
+        asked, usage = Asked(), None
         for time_s in sample_times(last_s, now_s, policy.report_s):
             usage = usage_at(self._load, node, [shape for _, shape in pods], time_s, limit)
             history.add(sample_of(pods, usage, time_s))
             self._guard.look(machine, pods, usage, time_s)
             asked = usage.asked
-        best_effort = best_effort_metric(
-            asked.best_effort_got_milli,
-            sum(shape.request.cpu_milli for _, shape in pods if shape.band is Band.BEST_EFFORT),
-            machine.cpu_milli if asked.limit_milli is None else asked.limit_milli,
-        )
+        best_effort_milli = {
+            "used": asked.best_effort_got_milli,
+            "request": sum(shape.request.cpu_milli for _, shape in pods if shape.band is Band.BEST_EFFORT),
+            "limit": machine.cpu_milli if asked.limit_milli is None else asked.limit_milli,
+        }
+        if self._figures is not None and usage is not None:
+            self._figures.put(machine, [pod for pod, _ in pods], usage, best_effort_milli)
+        best_effort = best_effort_metric(*best_effort_milli.values())
         outlook = self._guard.outlook(machine)
         return node_metric_status([pod for pod, _ in pods], history, policy, now_s, outlook, best_effort)
 
