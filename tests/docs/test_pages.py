@@ -133,6 +133,7 @@ IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
         "GPU time refused (%)",
         "GPU packing: least GPU left for now; ShadowPrices begins when 300 GPU pods are known",
     ),
+    "break-it-on-purpose.md": ("round 0: ", "round 2: "),
     "what-would-co-location-bring.md": (
         re.compile(r"^policy +adaptive +none +usage +oracle$", re.MULTILINE),
         "report: out.html",

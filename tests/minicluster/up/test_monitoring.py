@@ -40,12 +40,12 @@ http.server.HTTPServer((server["http_addr"], int(server["http_port"])), Health).
 def monitored(running: RunningUp) -> dict[str, str]:
     """Where Prometheus and Grafana listen, when they do."""
 
-    def addresses() -> dict[str, str]:
+    def endpoints() -> dict[str, str]:
         component = running.endpoints()["components"].get("monitoring", {})
-        found: dict[str, str] = component.get("endpoints", {})
-        return found
+        addresses: dict[str, str] = component.get("endpoints", {})
+        return addresses
 
-    return until(addresses, 60)
+    return until(endpoints, 60)
 
 
 @pytest.mark.kubectl
@@ -67,7 +67,7 @@ def test_dashboards_have_figures_and_grafana_is_started_where_it_is_installed(
         prometheus = Prometheus(urls["prometheus"])
 
         def is_filled() -> bool:
-            scraped = {each["metric"]["job"] for each in prometheus.query("up == 1")}
+            scraped = {series["metric"]["job"] for series in prometheus.query("up == 1")}
             wanted = {f"koord-{name}" for name in COMPONENTS - {"apiserver", "console"}}
             by_pod = prometheus.query('koordlet_pod_usage{pod_namespace="default",resource="cpu"} > 0')
             return wanted <= scraped and len(by_pod) == 2 and bool(prometheus.query("koordlet_node_usage > 0"))
@@ -84,7 +84,7 @@ def test_dashboards_have_figures_and_grafana_is_started_where_it_is_installed(
 def link_of(board: dict[str, Any]) -> str:
     """Where a board's link leads, its variable filled in as Grafana does."""
     (link,) = board["links"]
-    value = next(each["query"] for each in board["templating"]["list"] if each["name"] == "console")
+    value = next(one["query"] for one in board["templating"]["list"] if one["name"] == "console")
     url: str = link["url"].replace("${console}", value)
     return url
 
