@@ -13,17 +13,19 @@ import pytest
 from koord.cli.main import run as koord
 from koord.scheduler.plugins.packing.shapes import PodShape, Scores
 from koord.scheduler.state.table import Array
+from koord.sim.packing import POLICIES as IN_THE_SIMULATOR
 from koord.sim.traces.openb import NODES
-from koord_bench.gpu_packing import arrivals, departures
+from koord.sim.traces.trace import GpuNode
+from koord_bench.gpu_packing import arrivals, by_time
 from koord_bench.gpu_packing.engine import EngineReplay
 from koord_bench.gpu_packing.plot import svg
 from koord_bench.gpu_packing.policies import FGD, POLICIES, SHADOW, replay_of, set_up
 from koord_bench.gpu_packing.replay import Placed, Replay
 from koord_bench.gpu_packing.run import Options, RuleBrokenError, run
-from koord_bench.gpu_packing.traces import Trace, TraceError, TraceNode, TracePod, fleet_of, made_up, read
+from koord_bench.gpu_packing.traces import Trace, TraceError, TracePod, fleet_of, made_up, read
 from koord_bench.gpu_packing.verifier import Verifier
 
-NODE = TraceNode("n1", "T4", 2, 8000, 8192)
+NODE = GpuNode("n1", "T4", 2, 8000, 8192)
 SHARE = PodShape(1000, 1024, 1, 600)
 
 
@@ -50,28 +52,20 @@ def test_shadow_prices_allocate_more_than_fgd() -> None:
     assert shadow > fgd + 1
 
 
-def test_pods_that_end_give_back_what_they_had() -> None:
-    trace = made_up(3, nodes=16)
-    found = departures.replay(trace, set_up(SHADOW, trace), load=0.9, pods=300)
-    assert found.faults == []
-    assert 0 <= found.refused_milli < found.asked_milli
-    assert 0 <= found.refused_milli_s < found.asked_milli_s
+@pytest.mark.parametrize("policy", IN_THE_SIMULATOR)
+def test_by_time_every_policy_gets_the_same_pods_and_uses_no_more_than_there_is(policy: str) -> None:
+    totals = by_time.totals_of(made_up(3, nodes=8), policy, 0.9, hours=3)
+    assert totals.arrived == by_time.totals_of(made_up(3, nodes=8), FGD, 0.9, hours=3).arrived > 0
+    assert 0 < totals.gpu_allocated_percent <= 100
 
 
-def test_refused_gpu_time_is_what_pods_would_have_used_until_the_last_one_came() -> None:
-    nodes = [TraceNode("n1", "T4", 1, 8000, 8192)]
-    whole = PodShape(1000, 1024, 1, 1000)
-    trace = Trace("tiny", 1, nodes, [TracePod("p", whole, 0, 10**9)], [0])
-    found = departures.replay(trace, set_up(FGD, trace), load=2.0, pods=400)
-    # Erlang's formula for one server at the load a: a / (1 + a) is refused, whatever the life times.
-    assert found.asked_milli == 402 * 1000
-    assert found.refused == pytest.approx(100 * 2 / 3, abs=5)
-
-
-def test_the_same_pods_come_at_the_same_times_for_every_policy() -> None:
-    trace = made_up(3, nodes=8)
-    one, other = (departures.replay(trace, set_up(policy, trace), 1.1, pods=100) for policy in (FGD, "BestFit"))
-    assert (one.asked_milli, one.asked_milli_s) == (other.asked_milli, other.asked_milli_s)
+def test_by_time_pods_wait_for_the_gpu_that_they_ask_for_beyond_what_there_is() -> None:
+    nodes = [GpuNode("n1", "T4", 2, 8000, 8192)]
+    pods = [TracePod(f"p{i}", PodShape(1000, 1024, 1, 1000), 600 * i, 600 * (i + 1)) for i in range(40)]
+    totals = by_time.totals_of(Trace("tiny", 1, nodes, pods, []), FGD, 3.0, hours=3)
+    # Three times as much as there is: a GPU is idle only until the minute after its pod ended, and the queue grows.
+    assert totals.gpu_allocated_percent > 85
+    assert totals.gpu_waiting_percent > 100
 
 
 @pytest.mark.parametrize(
@@ -153,11 +147,9 @@ def test_the_command_prints_a_table_json_and_a_picture(tmp_path: Path, capsys: p
     assert line.split()[0] == "made-up"
     assert len(ElementTree.parse(plot).findall("{http://www.w3.org/2000/svg}polyline")) == 2
     assert koord([*command, "--load", "1", "-o", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    measures = ("refused", "refused pods")
-    assert {each["metric"] for each in found} == {
-        f"{measure}, {name}" for measure in measures for name in (FGD, SHADOW)
-    }
+    rows = json.loads(capsys.readouterr().out)
+    measures = ("waiting", "in use")
+    assert {row["metric"] for row in rows} == {f"{measure}, {name}" for measure in measures for name in (FGD, SHADOW)}
 
 
 def test_everything_is_inside_the_picture() -> None:
@@ -179,6 +171,7 @@ def test_everything_is_inside_the_picture() -> None:
     [
         (["gpu-packing", "--policy", "Best"], "no policy Best: choose of Random, DotProd"),
         (["gpu-packing", "--trace", "default"], "traces are read from a folder: --data FOLDER"),
+        (["gpu-packing", "--load", "1", "--policy", "DotProd"], "no policy DotProd: choose of ShadowPrices, FGD"),
         (["informer", "--load", "1"], "--load is for gpu-packing"),
     ],
 )

@@ -31,9 +31,9 @@ class Baseline:
         self.kinds: Array = np.zeros((len(fleet.cpu), _KINDS), np.int64)
         "How many pods of each kind a row has."
 
-    def moved(self, shape: PodShape, row: int, sign: int) -> None:
-        """A pod came to a row (+1), or left it (-1)."""
-        self.kinds[row, _kind(shape)] += sign
+    def came(self, shape: PodShape, row: int) -> None:
+        """A pod came to a row."""
+        self.kinds[row, _kind(shape)] += 1
 
     def score(self, shape: PodShape, rows: Array) -> Scores:
         devices = self._fleet.devices[rows]

@@ -26,20 +26,13 @@ class Places(Protocol):
     took_s: float
     "CPU time of all decisions so far."
 
-    def now(self, now_s: float) -> None:
-        """It is so late."""
-        ...
-
     def place(self, shape: PodShape) -> Placed | None: ...
 
-    def remove(self, shape: PodShape, placed: Placed) -> None: ...
 
-
-def set_up(policy: str, trace: Trace, *, knows_lives: bool = False) -> Places:
-    """An empty cluster under a policy, which knows the nodes and the mix of the trace, and not the order of pods; where
-    pods also end, how long those of each shape stay. Shadow prices are those of the scheduling engine and its plugin;
-    the others are what others compare with."""
-    return EngineReplay(trace, policy, knows_lives=knows_lives) if policy == SHADOW else replay_of(policy, trace)
+def set_up(policy: str, trace: Trace) -> Places:
+    """An empty cluster under a policy, which knows the nodes and the mix of the trace, and not the order of pods.
+    Shadow prices are those of the scheduling engine and its plugin; the others are what others compare with."""
+    return EngineReplay(trace, policy) if policy == SHADOW else replay_of(policy, trace)
 
 
 def replay_of(policy: str, trace: Trace, premium: float = PREMIUM) -> Replay:
@@ -52,13 +45,13 @@ def replay_of(policy: str, trace: Trace, premium: float = PREMIUM) -> Replay:
     if policy == SHADOW:
         return _refreshed(fleet, Valuation(fleet, work_out(fleet.groups, trace.mix, idle_of(fleet), premium)))
     baseline = Baseline(fleet, BASELINES[policy])
-    return Replay(fleet, baseline, [baseline.moved])
+    return Replay(fleet, baseline, [baseline.came])
 
 
 def _refreshed(fleet: Fleet, policy: Fragmentation | Valuation) -> Replay:
     """Under a policy that counts rows when they change."""
 
-    def refresh(shape: PodShape, row: int, sign: int) -> None:
+    def refresh(shape: PodShape, row: int) -> None:
         policy.refresh_one(row)
 
     return Replay(fleet, policy, [refresh])

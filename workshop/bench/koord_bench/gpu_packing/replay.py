@@ -49,8 +49,8 @@ class Replay:
 
     fleet: Fleet
     policy: Policy | AtRandom
-    moved: list[Callable[[PodShape, int, int], None]] = field(default_factory=list)
-    "Called with every pod that comes to a row (+1) or leaves it (-1)."
+    observers: list[Callable[[PodShape, int], None]] = field(default_factory=list)
+    "Called with every pod that comes to a row."
     _scores: dict[PodShape, _ShapeScores] = field(default_factory=dict)
     _log: list[int] = field(default_factory=list)
     _pods: Array = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -58,9 +58,6 @@ class Replay:
     "Rows times shapes, so far."
     took_s: float = 0.0
     "CPU time of all decisions so far."
-
-    def now(self, now_s: float) -> None:
-        """These policies do not look at the clock."""
 
     def place(self, shape: PodShape) -> Placed | None:
         """Place a pod, if it fits anywhere."""
@@ -82,12 +79,8 @@ class Replay:
                 return None
             device = scores.device.item(row)
         placed = Placed(row, self._devices(shape, row, device))
-        self._move(shape, placed, 1)
+        self._put(shape, placed)
         return placed
-
-    def remove(self, shape: PodShape, placed: Placed) -> None:
-        """A pod has left."""
-        self._move(shape, placed, -1)
 
     def _counts(self) -> Array:
         if not len(self._pods):
@@ -99,16 +92,16 @@ class Replay:
             return (device,)
         return tuple((self.fleet.devices[row] >= shape.gpu_milli).nonzero()[0][: shape.gpus].tolist())
 
-    def _move(self, shape: PodShape, placed: Placed, sign: int) -> None:
+    def _put(self, shape: PodShape, placed: Placed) -> None:
         row, devices = placed
-        self.fleet.cpu[row] -= sign * shape.cpu_milli
-        self.fleet.memory[row] -= sign * shape.memory_mib
+        self.fleet.cpu[row] -= shape.cpu_milli
+        self.fleet.memory[row] -= shape.memory_mib
         for device in devices:
-            self.fleet.devices[row, device] -= sign * shape.gpu_milli
-        self._counts()[row] += sign
+            self.fleet.devices[row, device] -= shape.gpu_milli
+        self._counts()[row] += 1
         self._log.append(row)
-        for observer in self.moved:
-            observer(shape, row, sign)
+        for observer in self.observers:
+            observer(shape, row)
 
     def _catch_up(self, shape: PodShape, policy: Policy) -> _ShapeScores:
         scores, now, number = self._scores.get(shape), len(self._log), len(self.fleet.cpu)

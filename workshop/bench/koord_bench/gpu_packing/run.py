@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from koord_bench.gpu_packing import arrivals, departures, published
+from koord.sim.packing import POLICIES as IN_THE_SIMULATOR
+from koord_bench.gpu_packing import arrivals, by_time, published
 from koord_bench.gpu_packing.plot import svg
 from koord_bench.gpu_packing.policies import FGD, POLICIES, RANDOM, SHADOW, set_up
 from koord_bench.gpu_packing.traces import MADE_UP, PUBLISHED, Trace, TraceError, made_up, names, read
@@ -19,20 +20,22 @@ from koord_bench.harness import Progress, Report, Result, silent
 
 BENCH: Final = "gpu-packing"
 SEEDS: Final = (42, 43, 44)
-LOADS: Final = (0.9, 1.0, 1.1)
 MEAN: Final = "mean of traces"
 PEER: Final = "FGD in the same run"
 MORE_THAN_FGD: Final = 0.4
 """Points that shadow prices are to gain on every trace."""
 MORE_IN_THE_MEAN: Final = 1.5
 ALLOCATED: Final = "allocated"
-REFUSED: Final = "refused"
-REFUSED_PODS: Final = "refused pods"
-UNITS: Final = {REFUSED: "% of GPU time", REFUSED_PODS: "% of the GPU of pods"}
+IN_USE: Final = "in use"
+WAITING: Final = "waiting"
 TITLES: Final = {
     ALLOCATED: "GPU allocated (%) when as much GPU was asked for as there is",
-    REFUSED: "GPU time refused (%), and the GPU of refused pods however long they would have run (pods)",
+    WAITING: "GPU that pods wait for, and GPU in use (% of all GPUs, the mean over time)",
 }
+
+
+COMPARED: Final = (FGD, "MostAllocated", SHADOW)
+"""By time: the second one is best fit."""
 
 
 class RuleBrokenError(Exception):
@@ -48,7 +51,7 @@ class Options:
     seeds: tuple[int, ...] = ()
     policies: tuple[str, ...] = ()
     loads: tuple[float, ...] = ()
-    "With departures, at these loads; none: pods stay."
+    "Pods also end, at these loads; none: they stay."
     plot: Path | None = None
 
 
@@ -62,7 +65,8 @@ class _Outcomes:
     ceilings: dict[str, list[float]] = field(default_factory=dict)
     gaps: dict[str, list[float]] = field(default_factory=dict)
     speeds: dict[str, list[float]] = field(default_factory=dict)
-    refused: dict[tuple[str, float, str, str], list[float]] = field(default_factory=dict)
+    by_time: dict[tuple[str, float, str, str], list[float]] = field(default_factory=dict)
+    "By trace, load, measure and policy."
 
 
 def run(quick: bool = False, progress: Progress = silent, options: Options | None = None) -> list[Result]:
@@ -83,11 +87,11 @@ def run(quick: bool = False, progress: Progress = silent, options: Options | Non
 
 def _completed(options: Options, quick: bool) -> Options:
     seeds, policies = options.seeds or (SEEDS[:1] if quick else SEEDS), options.policies
-    unknown = [policy for policy in policies if policy not in POLICIES]
+    valid = tuple(IN_THE_SIMULATOR) if options.loads else POLICIES
+    unknown = [policy for policy in policies if policy not in valid]
     if unknown:
-        raise TraceError(f"no policy {', '.join(unknown)}: choose of {', '.join(POLICIES)}")
-    if not policies:
-        policies = (FGD, SHADOW) if options.loads else POLICIES
+        raise TraceError(f"no policy {', '.join(unknown)}: choose of {', '.join(valid)}")
+    policies = policies or (COMPARED if options.loads else POLICIES)
     if options.folder is None:
         if options.traces:
             raise TraceError("traces are read from a folder: --data FOLDER")
@@ -128,11 +132,9 @@ def _by_time(trace: Trace, options: Options, outcomes: _Outcomes, progress: Prog
     for load in options.loads:
         for policy in options.policies:
             progress(f"{trace.name}, seed {trace.seed}, load {load:g}: {policy}")
-            pods = 1_000 if quick or options.folder is None else departures.PODS
-            done = departures.replay(trace, set_up(policy, trace, knows_lives=True), load, pods)
-            _check(trace, policy, done.faults)
-            for measure, value in ((REFUSED, done.refused), (REFUSED_PODS, done.refused_pods)):
-                outcomes.refused.setdefault((trace.name, load, measure, policy), []).append(value)
+            totals = by_time.totals_of(trace, policy, load, by_time.QUICK_HOURS if quick else by_time.HOURS)
+            for measure, value in ((WAITING, totals.gpu_waiting_percent), (IN_USE, totals.gpu_allocated_percent)):
+                outcomes.by_time.setdefault((trace.name, load, measure, policy), []).append(value)
 
 
 def _check(trace: Trace, policy: str, faults: list[str]) -> None:
@@ -160,12 +162,12 @@ def _results(outcomes: _Outcomes, options: Options) -> list[Result]:
             report.case(f"{policy}, {len(values)} runs").add(metric, gap[0], "points", goal=gap[1])
     for policy, values in outcomes.speeds.items():
         report.case(policy).add("placed or dropped", _mean(values), "pods/s")
-    for (trace, load, measure, policy), values in outcomes.refused.items():
-        fgd = outcomes.refused.get((trace, load, measure, FGD)) if policy == SHADOW else None
+    for (trace, load, measure, policy), values in outcomes.by_time.items():
+        fgd = outcomes.by_time.get((trace, load, measure, FGD)) if policy == SHADOW else None
         baseline = None if fgd is None else _mean(fgd)
-        goal = baseline if measure == REFUSED and options.folder is not None else None
         case = report.case(f"{trace}, load {load:g}", PEER)
-        case.add(f"{measure}, {policy}", _mean(values), UNITS[measure], baseline=baseline, goal=goal)
+        metric, is_use = f"{measure}, {policy}", measure == IN_USE
+        case.add(metric, _mean(values), "% of all GPUs", baseline=baseline, more_is_better=is_use)
     return report.rows
 
 
@@ -203,9 +205,9 @@ def table(results: list[Result]) -> str:
     titles = []
     for result in results:
         kind, _, policy = result.metric.partition(", ")
-        if kind in TITLES or kind in ("ceiling", REFUSED_PODS):
+        if kind in TITLES or kind in ("ceiling", IN_USE):
             titles += [TITLES[kind]] if kind in TITLES else []
-            line = wide.setdefault(result.case + (", pods" if kind == REFUSED_PODS else ""), {})
+            line = wide.setdefault(result.case + ("" if kind in (ALLOCATED, "ceiling") else f", {kind}"), {})
             line[policy or kind] = result.value
         else:
             met = "" if result.met is None else ", as it should" if result.met else ", TOO MUCH"

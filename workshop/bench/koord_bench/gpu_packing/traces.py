@@ -22,7 +22,7 @@ from koord.scheduler.plugins.packing.shapes import WHOLE, Fleet, PodShape, group
 from koord.scheduler.state.table import Array
 from koord.sim.traces import openb
 from koord.sim.traces.openb import NODES
-from koord.sim.traces.trace import Repairs, TraceFault
+from koord.sim.traces.trace import GpuNode, Repairs, TraceFault
 
 PODS: Final = "openb_pod_list_{}.csv"
 ORDERS: Final = "fgd_arrival_orders.npz"
@@ -42,23 +42,11 @@ class TraceError(ValueError):
     """A trace that cannot be read: which file, and why."""
 
 
-class TraceNode(NamedTuple):
-    name: str
-    model: str
-    gpus: int
-    cpu_milli: int
-    memory_mib: int
-
-
 class TracePod(NamedTuple):
     name: str
     shape: PodShape
     begins_s: int
     ends_s: int
-
-    @property
-    def life_s(self) -> int:
-        return max(self.ends_s - self.begins_s, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +55,7 @@ class Trace:
 
     name: str
     seed: int
-    nodes: list[TraceNode]
+    nodes: list[GpuNode]
     "Ties go to the first."
     pods: list[TracePod]
     arrivals: list[int]
@@ -86,7 +74,7 @@ class Trace:
         return counts
 
 
-def fleet_of(nodes: list[TraceNode]) -> Fleet:
+def fleet_of(nodes: list[GpuNode]) -> Fleet:
     """Empty nodes, as policies see them."""
     groups, group = groups_of((node.model, node.gpus, node.cpu_milli, node.memory_mib) for node in nodes)
     most = max(node.gpus for node in nodes)
@@ -149,10 +137,9 @@ def _draw(pods: list[TracePod], nodes: int, capacity: int, rng: random.Random) -
     return arrivals, rank
 
 
-def _nodes(path: Path) -> list[TraceNode]:
+def _nodes(path: Path) -> list[GpuNode]:
     with _opened(path) as stream:
-        nodes = openb.read_nodes(stream, str(path))
-    return [TraceNode(node.name, node.model, node.gpus, node.cpu_milli, node.memory_mib) for node in nodes]
+        return list(openb.read_nodes(stream, str(path)))
 
 
 def _pods(folder: Path, name: str) -> list[TracePod]:
@@ -214,7 +201,7 @@ def as_large(seed: int, pods: int) -> Trace:
 
 def _made(seed: int, kinds: Sequence[Sequence[Any]], number: int, sizes: int = 1) -> Trace:
     rng = random.Random(seed)
-    nodes = [TraceNode(f"node-{i:04}", *kind) for i, kind in enumerate(kinds)]
+    nodes = [GpuNode(f"node-{i:04}", *kind) for i, kind in enumerate(kinds)]
     drawn = rng.choices([shape for shape, _ in SHAPES], [often for _, often in SHAPES], k=number)
     pods = []
     for i, shape in enumerate(drawn):

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from koord.scheduler.plugins.packing.shapes import PodShape
+from koord.sim.traces.trace import GpuNode
 from koord_bench.gpu_packing.replay import Placed
-from koord_bench.gpu_packing.traces import TraceNode
 
 PODS: Final = 1001
 DEVICE: Final = 1000
@@ -23,7 +23,7 @@ MOST_FAULTS: Final = 20
 class Verifier:
     """Counts what is taken, in its own way, and collects faults."""
 
-    def __init__(self, nodes: Sequence[TraceNode]) -> None:
+    def __init__(self, nodes: Sequence[GpuNode]) -> None:
         self._nodes = nodes
         self._cpu = np.array([node.cpu_milli for node in nodes])
         self._memory = np.array([node.memory_mib for node in nodes])
@@ -45,10 +45,7 @@ class Verifier:
         why = self._against(shape, placed)
         if why:
             self._fault(f"pod {number} on {self._nodes[placed.row].name}: {why}")
-        self._take(shape, placed, 1)
-
-    def remove(self, shape: PodShape, placed: Placed) -> None:
-        self._take(shape, placed, -1)
+        self._take(shape, placed)
 
     def _against(self, shape: PodShape, placed: Placed) -> str:
         row, devices = placed
@@ -80,14 +77,14 @@ class Verifier:
         rows = np.flatnonzero(fits)
         return int(rows[0]) if len(rows) else None
 
-    def _take(self, shape: PodShape, placed: Placed, sign: int) -> None:
-        self._cpu[placed.row] -= sign * shape.cpu_milli
-        self._memory[placed.row] -= sign * shape.memory_mib
-        self._pods[placed.row] -= sign
+    def _take(self, shape: PodShape, placed: Placed) -> None:
+        self._cpu[placed.row] -= shape.cpu_milli
+        self._memory[placed.row] -= shape.memory_mib
+        self._pods[placed.row] -= 1
         for device in placed.devices:
             if 0 <= device < self._left.shape[1]:
-                self._left[placed.row, device] -= sign * shape.gpu_milli
-        self.taken_milli += sign * shape.gpus * shape.gpu_milli
+                self._left[placed.row, device] -= shape.gpu_milli
+        self.taken_milli += shape.gpus * shape.gpu_milli
 
     def _fault(self, words: str) -> None:
         if len(self.faults) < MOST_FAULTS:
