@@ -154,6 +154,7 @@ class Agent:
             self.replicas,
             self.usual,
             self.learner.memory,
+            self.learner.peer,
             self.switches.held,
         )
         ran: set[str] = set()

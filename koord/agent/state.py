@@ -17,6 +17,8 @@ from typing import Final, TypeVar, cast
 from koord.agent.devices.inventory import Inventory
 from koord.agent.host.topology import Topology
 from koord.agent.lending.minute import MARK_PERCENT
+from koord.agent.lending.peers.policy import AnyPeer
+from koord.agent.lending.peers.registry import PEERS
 from koord.agent.pods import AgentPod
 from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
@@ -106,7 +108,15 @@ class NodeState:
     def safety_mark_percent(self) -> int | None:
         """CPU usage that batch must not push the node above; None where the suppress threshold holds batch back."""
         lending = self.slo.lending_strategy if self.slo else None
-        return None if lending is None or self.is_colocation_off else lending.cpu_safety_mark_percent or MARK_PERCENT
+        if lending is None or lending.policy or self.is_colocation_off:
+            return None
+        return lending.cpu_safety_mark_percent or MARK_PERCENT
+
+    @property
+    def peer_policy(self) -> AnyPeer | None:
+        """The policy of another system that owns this node; None where there is none, or none of that name."""
+        lending = self.slo.lending_strategy if self.slo else None
+        return None if lending is None or self.is_colocation_off else PEERS.get(lending.policy or "")
 
     @property
     def cpus(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from koord.api.configuration.lending_policies import ADAPTIVE, CALCULATE_POLICIES
+from koord.api.configuration.lending_policies import ADAPTIVE, CALCULATE_POLICIES, PEERS
 from koord.api.text.counted import counted
 from koord.cli import structured
 from koord.cli.options import kube_options, output_option, pool_option
@@ -94,6 +94,8 @@ def policy(
     if output == "table":
         verb = "is" if len(choice.resources) == 1 else "are"
         click.echo(f"{_what(choice)} {verb} lent by {choice.name} for {scope}; the manager publishes the new amounts")
+        if choice.name in PEERS:
+            click.echo(f"note: nodes report by {choice.name} within a few minutes, and lend by usage until then")
         if not outlook.nodes:
             click.echo("note: there is no matching node now", err=True)
     else:

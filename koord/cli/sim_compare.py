@@ -30,12 +30,18 @@ if TYPE_CHECKING:
     epilog="""\b
 Example: koord sim compare adaptive usage --seeds 5
          koord sim compare today.yaml tomorrow.yaml
+         koord sim compare --policies all --scenario cluster.yaml
 
 \b
 All targets run with the same seeds, so differences are taken within each seed. A difference is called better or worse
 if its 95% interval excludes zero."""
 )
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("targets", nargs=-1, metavar="TARGET...")
+@click.option(
+    "--policies",
+    type=click.Choice(["all"]),
+    help="Instead of TARGETs: every policy that lends batch resources, and the oracle.",
+)
 @click.option(
     "--scenario",
     type=SCENARIO_PATH,
@@ -48,6 +54,7 @@ if its 95% interval excludes zero."""
 @output_option("table", "json", "yaml")
 def compare(
     targets: tuple[str, ...],
+    policies: str | None,
     scenario: Path | None,
     seeds: int,
     settings: tuple[str, ...],
@@ -63,7 +70,10 @@ def compare(
     from koord.sim.compare import table as figures
     from koord.sim.jobs import seeded
 
+    if bool(targets) == bool(policies):
+        raise click.UsageError("give TARGETs, or --policies all")
     refuse_report(report)
+    targets = targets or _lending_batch()
     jobs = [_job(target, scenario, settings, pool, traces) for target in targets]
     names = [job.name for job in jobs]
     if twice := next((name for name in names if names.count(name) > 1), ""):
@@ -97,6 +107,12 @@ def compare(
         click.echo(f"note: interrupted: figures are of {len(whole)} of {seeds} seeds", err=True)
         return INTERRUPTED
     return 0
+
+
+def _lending_batch() -> tuple[str, ...]:
+    from koord.sim.policies.registry import POLICIES
+
+    return tuple(name for name, policy in POLICIES.items() if policy.band == "batch")
 
 
 def _job(target: str, scenario: Path | None, settings: tuple[str, ...], pool: str, traces: Path | None) -> Job:

@@ -6,9 +6,9 @@ cannot be read is a `BadInput`: an event reports it on the object, and the earli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, get_args
 
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.node import Node
@@ -20,12 +20,13 @@ from koord.api.protocol import names
 from koord.api.protocol.annotations.cpu import CPU_BASIC_INFO, NODE_RESERVATION, RESOURCE_STATUS, CPUBasicInfo
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.device import Device, DeviceInfo
-from koord.api.protocol.crd.node_metric import LendingMetric, NodeMetric, ResourceMap
+from koord.api.protocol.crd.node_metric import LendingMetric, NodeMetric, PolicyLine, PolicyMetric, ResourceMap
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology, Zone
 from koord.api.protocol.old_names import with_current_names
 from koord.api.protocol.priority import DEFAULT_PRIORITY, PriorityClass, QoSClass, priority_class, qos_class
-from koord.api.text.quantity import QuantityError, ResourceList, milli, value
+from koord.api.text.quantity import Quantity, QuantityError, ResourceList, milli, value
 from koord.api.text.timestamp import TimestampError, parse_timestamp
+from koord.manager.figures import Op, Term
 
 BATCH: Final = (names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY)
 MID: Final = (names.RESOURCE_MID_CPU, names.RESOURCE_MID_MEMORY)
@@ -131,6 +132,14 @@ class LendingRow(Struct):
     "Of history."
 
 
+class PolicyRow(Struct):
+    """The calculation of another system's policy, as a node reports it, in milli-cores and bytes."""
+
+    policy: str
+    cpu: tuple[Term, ...]
+    memory: tuple[Term, ...]
+
+
 class MetricRow(Struct):
     """A NodeMetric's report."""
 
@@ -147,6 +156,8 @@ class MetricRow(Struct):
     prod_reclaimable: Amounts | None
     lending: LendingRow | None = None
     "What the node has learned about lending; None where it does not say, or in a form that cannot be read."
+    policy: PolicyRow | None = None
+    "With the policy of another system; None as above."
 
 
 class NodeFacts(Struct):
@@ -287,6 +298,7 @@ def metric_row(metric: NodeMetric) -> MetricRow:
         ),
         _used(reclaimable.resource) if reclaimable is not None and reclaimable.resource.resources else None,
         _lending_row(status.lending_metric) if status.lending_metric is not None else None,
+        _policy_row(status.policy_metric) if status.policy_metric is not None else None,
     )
 
 
@@ -311,6 +323,28 @@ def _lending_row(metric: LendingMetric) -> LendingRow | None:
         )
     except ValueError:
         return None
+
+
+_OPS: Final[Mapping[str, Op]] = {op: op for op in get_args(Op)}
+_MEASURED: Final = frozenset({"services", "online", "forecast", "estimate"})
+"""Lines of other systems' policies that go up and down with use."""
+
+
+def _policy_row(metric: PolicyMetric) -> PolicyRow | None:
+    """All or nothing, as above."""
+    try:
+        return PolicyRow(metric.policy, _terms(metric.cpu, milli), _terms(metric.memory, value))
+    except (ValueError, KeyError):
+        return None
+
+
+def _terms(lines: Sequence[PolicyLine], amount_of: Callable[[Quantity], int]) -> tuple[Term, ...]:
+    """Raises KeyError for an operation that there is not."""
+    terms = []
+    for line in lines:
+        amount = max(amount_of(line.amount), 0) if line.amount is not None else 0
+        terms.append(Term(_OPS[line.op], line.name, amount, line.why, amount if line.name in _MEASURED else 0))
+    return tuple(terms)
 
 
 def topology_facts(topology: NodeResourceTopology) -> TopologyFacts:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from koord.api.configuration.adaptive_settings import is_off_by_hand
-from koord.api.configuration.lending_policies import ADAPTIVE, USAGE, policies_of
+from koord.api.configuration.lending_policies import ADAPTIVE, PEERS, USAGE, policies_of
 from koord.api.configuration.slo_config import SloConfig
 from koord.api.configuration.slo_config_types import COLOCATION
 from koord.api.text.selector import LabelSelector
@@ -46,6 +46,8 @@ class PolicyChoice:
             valid = policies_of(resource)
             if self.name not in valid:
                 raise SwitchError(f"there is no policy {self.name!r} for {resource}: it must be {' or '.join(valid)}")
+        if self.name in PEERS and "cpu" not in self.resources:
+            raise SwitchError(f"{self.name} owns a node: switch CPU and memory to it together, or CPU alone")
         if self.mark_percent is not None and (self.name != ADAPTIVE or "cpu" not in self.resources):
             raise SwitchError("a safety mark goes with the policy adaptive of CPU")
 
@@ -76,6 +78,12 @@ def _with(settings: Mapping[str, Any], choice: PolicyChoice, below: Mapping[str,
         said.pop(field, None)
         if below.get(field, USAGE) != choice.name:
             said[field] = choice.name
+    memory = said.get(FIELDS["memory"], below.get(FIELDS["memory"], USAGE))
+    if memory in PEERS and memory != said.get(FIELDS["cpu"], below.get(FIELDS["cpu"], USAGE)):
+        # The policy that owned the node goes as a whole.
+        said[FIELDS["memory"]] = USAGE
+        if below.get(FIELDS["memory"], USAGE) == USAGE:
+            del said[FIELDS["memory"]]
     if choice.mark_percent is not None:
         said[MARK] = choice.mark_percent
     elif "cpu" in choice.resources and choice.name != ADAPTIVE:
@@ -94,15 +102,17 @@ def require_effect(
     configuration with the policy switched."""
     for name, labels in nodes:
         settings = config.for_node(labels, {})
-        if choice.name == ADAPTIVE and "cpu" in choice.resources and is_off_by_hand(settings.threshold_layers):
+        holds_back = choice.name in (ADAPTIVE, *PEERS) and "cpu" in choice.resources
+        if holds_back and is_off_by_hand(settings.threshold_layers):
             where = next(
                 layer.where
                 for layer in reversed(settings.threshold_layers)
                 if getattr(layer.settings, "enable", None) is not None
             )
             raise SwitchError(
-                f"{where}.enable is false, so that agents do not hold batch pods back (on node {name}): adaptive needs"
-                " that; take the field away or set it to true, or switch memory alone (--resource memory)"
+                f"{where}.enable is false, so that agents do not hold batch pods back (on node {name}):"
+                f" {choice.name} needs that; take the field away or set it to true, or switch memory alone"
+                " (--resource memory)"
             )
         chosen = {
             "cpu": settings.colocation.cpu_calculate_policy,

@@ -27,8 +27,10 @@ class Metric:
     more_is_better: bool = False
 
 
+WORK: Final = "workCoreHours"
+ORACLE: Final = "oracle"
 METRICS: Final = (
-    Metric("workCoreHours", "batch work, core-hours", lambda totals: core_hours(totals.work_milli_s), "", True),
+    Metric(WORK, "batch work, core-hours", lambda totals: core_hours(totals.work_milli_s), "", True),
     Metric("violatedPercent", "above the mark", lambda totals: totals.violated_percent, "%"),
     Metric("worstNodePercent", "worst node", lambda totals: totals.worst_node_percent, "%"),
     Metric("gotPercent", "got of wanted", lambda totals: totals.got_percent, "%", True),
@@ -87,7 +89,16 @@ def table(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
         if len(compared) > 1:
             differences = [_difference(metric, target) for target in compared[1:]]
             rows.append((f"  against {compared[0].name}", "", *differences))
+        if metric.key == WORK and (oracle := _oracle(compared)):
+            shares = [f"{target.means[WORK].mean / oracle:.0%}" if WORK in target.means else "-" for target in compared]
+            rows.append(("  of the oracle's", *shares))
     return rows
+
+
+def _oracle(compared: Sequence[Compared]) -> float:
+    """Its work, if it is among the targets and did any."""
+    done = [target.means[WORK].mean for target in compared if target.name == ORACLE and WORK in target.means]
+    return done[0] if done else 0.0
 
 
 def number(value: float) -> str:

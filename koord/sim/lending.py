@@ -62,6 +62,8 @@ def settings_of(scenario: Scenario, pool: str) -> Settings:
         own.mark_percent,
         overlay(colocation, on),
         overlay(overlay(THRESHOLD_STRATEGY, type(THRESHOLD_STRATEGY)(enable=True)), own.thresholds),
+        None if own.colocation is None else own.colocation.cpu_reclaim_threshold_percent,
+        None if own.colocation is None else own.colocation.memory_reclaim_threshold_percent,
     )
 
 

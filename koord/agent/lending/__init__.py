@@ -12,4 +12,5 @@ learning     `LendingMemory`: all that is remembered, and how a minute changes i
 measuring    from the samples of a real node to its minute
 learner      what this node has learned, from minute to minute, and what it reports
 checkpoint   what survives the agent's restart
+peers        the policies of other systems
 """

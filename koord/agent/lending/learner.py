@@ -6,7 +6,7 @@ batch is held below the ceiling do scale and more move.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from koord.agent.lending.learning import (
     AWAY_S,
@@ -19,6 +19,9 @@ from koord.agent.lending.learning import (
 )
 from koord.agent.lending.measuring import minute_of
 from koord.agent.lending.minute import MARK_PERCENT, Capacity
+from koord.agent.lending.peers.learned import PeerLearned, PeerOutlook
+from koord.agent.lending.peers.learned import outlook as peer_outlook
+from koord.agent.lending.peers.learning import learned, peer_node
 from koord.agent.lending.protection import REACTION_S
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
@@ -39,6 +42,8 @@ class LendingOutlook:
     ceiling_milli: float | None
     "None where services were not measured a moment ago."
     services_memory_bytes: float
+    peer: PeerOutlook | None = None
+    "By the policy of another system that owns the node."
 
 
 @dataclass(slots=True)
@@ -47,6 +52,8 @@ class Learner:
     "What checkpoints keep. Its time is everybody's, since it outlives the machine's uptime."
     learned_s: float | None = None
     "When it last changed, in the time of samples; None: not by this agent."
+    peer: PeerLearned | None = None
+    "For the policy of another system, where one owns the node."
 
     def learn(self, state: NodeState, samples: Samples, now_s: float, at_s: float) -> bool:
         """One minute; whether there was one. `now_s` is in the time of samples."""
@@ -54,6 +61,7 @@ class Learner:
         if minute is None:
             return False
         self.memory = after_minute(self.memory, minute, capacity_of(state), is_in_force=is_in_force(state))
+        self.peer = learned(self.peer, state, minute, samples, now_s)
         self.learned_s = now_s
         return True
 
@@ -68,7 +76,10 @@ class Learner:
         elif now_s - self.learned_s > FRESH_WITHIN_S:
             return None
         services = samples.mean(names.SERVICES_CPU, now_s, REACTION_S)
-        return outlook_of(memory, capacity_of(state), services, is_in_force=is_in_force(state))
+        said = outlook_of(memory, capacity_of(state), services, is_in_force=is_in_force(state))
+        if self.peer is None or state.peer_policy is None or self.peer.policy != state.peer_policy.name:
+            return said
+        return replace(said, peer=peer_outlook(self.peer, peer_node(state), services))
 
 
 def outlook_of(

@@ -17,6 +17,7 @@ from koord.agent.lending import checkpoint
 from koord.agent.lending.checkpoint import CheckpointError
 from koord.agent.lending.learner import Learner
 from koord.agent.lending.minute import MINUTE_S
+from koord.agent.lending.peers import checkpoint as peer_checkpoint
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
 from koord.kube.clock import Clock
@@ -24,6 +25,7 @@ from koord.kube.clock import Clock
 log = logging.getLogger(__name__)
 
 FILE: Final = "lending.json"
+PEER_FILE: Final = "lending-policy.json"
 
 
 class LendingFile:
@@ -31,6 +33,7 @@ class LendingFile:
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / FILE
+        self._peer_file = directory / PEER_FILE
         self._trouble = ""
         "Why the file could not be written, in the last log message."
 
@@ -38,19 +41,25 @@ class LendingFile:
         try:
             learner.memory = checkpoint.memory_in(self._file.read_bytes())
         except FileNotFoundError:
-            return
+            pass
         except (CheckpointError, OSError) as error:
             log.warning("learning about lending starts again, %s cannot be used: %s", self._file, error)
+        try:
+            learner.peer = peer_checkpoint.learned_in(self._peer_file.read_bytes())
+        except FileNotFoundError:
+            pass
+        except (CheckpointError, OSError) as error:
+            log.warning("the lending policy's history starts again, %s cannot be used: %s", self._peer_file, error)
 
     def save(self, learner: Learner) -> None:
-        new = self._file.with_suffix(".new")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            new.write_bytes(checkpoint.of_memory(learner.memory))
-            os.replace(new, self._file)
+            _replace(self._file, checkpoint.of_memory(learner.memory))
+            if learner.peer is None:
+                self._peer_file.unlink(missing_ok=True)
+            else:
+                _replace(self._peer_file, peer_checkpoint.of_learned(learner.peer))
         except OSError as error:
-            with suppress(OSError):
-                new.unlink(missing_ok=True)
             self._tell(f"{self._file} cannot be written: {error}")
             return
         self._tell("")
@@ -61,6 +70,17 @@ class LendingFile:
         elif self._trouble and not fault:
             log.info("%s is written again", self._file)
         self._trouble = fault
+
+
+def _replace(file: Path, content: bytes) -> None:
+    new = file.with_suffix(".new")
+    try:
+        new.write_bytes(content)
+        os.replace(new, file)
+    except OSError:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise
 
 
 async def learning(

@@ -22,6 +22,7 @@ from koord.agent.qos.evicting import (
     is_offered,
     may_be_evicted,
 )
+from koord.agent.qos.peer_evict import peer_tasks
 from koord.agent.qos.starvation import starvation_tasks
 from koord.agent.qos.strategy import Sight
 from koord.agent.series import names
@@ -47,6 +48,9 @@ def _satisfaction(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator
     if sight.state.safety_mark_percent is not None:
         # Requests are sold by use then: how they compare with a limit says nothing.
         yield from starvation_tasks(sight, NAME)
+        return
+    if sight.state.peer_policy is not None:
+        yield from peer_tasks(sight)
         return
     state, samples, now_s = sight.state, sight.samples, sight.now_s
     lower = strategy.cpu_evict_be_satisfaction_lower_percent or 0

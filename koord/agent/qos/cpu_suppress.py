@@ -1,7 +1,8 @@
 """CPU suppress: holds best-effort pods to the CPU that services leave.
 
 By fewer CPUs (`cpuset`) or by less time on them (`cfsQuota`), as the NodeSLO says; to what the suppress threshold
-leaves (`cpu_budget`), or below the ceiling of the policy `adaptive` (`cpu_ceiling`). Shrinks at once, grows by at most
+leaves (`cpu_budget`), below the ceiling of the policy `adaptive` (`cpu_ceiling`), or in the box of another system's
+policy (`peer_box`). Shrinks at once, grows by at most
 a tenth of the node per round, so that a service that comes back does not meet a burst.
 
 Whatever the policy, and also while it is switched off, best effort is kept from exclusive CPUs.
@@ -25,12 +26,14 @@ from koord.agent.host import usage
 from koord.agent.host.convert import LONG_PERIOD_US, UNLIMITED
 from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, CPUSET_CPUS
 from koord.agent.lending.learning import LendingMemory
+from koord.agent.lending.peers.learned import PeerLearned
 from koord.agent.qos import best_effort_cpus
 from koord.agent.qos.best_effort_cpus import cpu_wishes, given, kept_away, others, owned_alone
 from koord.agent.qos.cpu_budget import cpu_budget
 from koord.agent.qos.cpu_ceiling import cpu_ceiling
 from koord.agent.qos.cpu_choice import choose
 from koord.agent.qos.decision import NOTHING, StrategyDecision
+from koord.agent.qos.peer_box import peer_box
 from koord.agent.qos.strategy import NEVER, Reader, Sight, Strategy, Turn
 from koord.agent.qos.yielding import best_effort_yields
 from koord.agent.series.samples import Samples
@@ -89,8 +92,9 @@ def decide(
     held: BestEffortLimits,
     now_s: float,
     lending: LendingMemory | None = None,
+    peer: PeerLearned | None = None,
 ) -> StrategyDecision | None:
-    """`lending`: what the node has learned, for the policy `adaptive`."""
+    """`lending`: what the node has learned, for the policy `adaptive`. `peer`: for that of another system."""
     if state.slo is None or state.slo.resource_used_threshold_with_be is None:
         return None
     strategy = state.slo.resource_used_threshold_with_be
@@ -100,7 +104,7 @@ def decide(
     if not strategy.enable:
         return StrategyDecision(away)
     over_s = YIELDING_OVER_S if state.holds_back_by_quota and held.yields else 0.0
-    budget = _budget(state, strategy, samples, now_s, over_s, lending)
+    budget = _budget(state, strategy, samples, now_s, over_s, lending, peer)
     if budget is None:
         return None
     if state.holds_back_by_quota:
@@ -115,8 +119,11 @@ def _budget(
     now_s: float,
     over_s: float,
     lending: LendingMemory | None,
+    peer: PeerLearned | None,
 ) -> Allowance | None:
     least = strategy.cpu_suppress_min_percent
+    if state.peer_policy is not None:
+        return peer_box(state, state.peer_policy, peer, samples, least, now_s)
     if state.safety_mark_percent is not None:
         return cpu_ceiling(state, lending or LendingMemory(), samples, least, now_s, over_s)
     threshold = strategy.cpu_suppress_threshold_percent
@@ -241,7 +248,7 @@ def _decide(sight: Sight, held: BestEffortLimits, memory: QuotaSince) -> Turn[Qu
     is_patient = held.yields and not is_by_cpus(sight.state) and since.state is sight.state
     if is_patient and sight.now_s - since.decided_s < YIELDING_OVER_S:
         return Turn(None, since)
-    decision = decide(sight.state, sight.samples, held, sight.now_s, sight.lending)
+    decision = decide(sight.state, sight.samples, held, sight.now_s, sight.lending, sight.peer)
     if decision is not None:
         since = replace(since, state=sight.state, decided_s=sight.now_s)
     return Turn(decision, since)

@@ -14,6 +14,7 @@ from koord.agent.executor.ledger import Ledger
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.interference.hours import Usual
 from koord.agent.lending.learning import LendingMemory
+from koord.agent.lending.peers.learned import PeerLearned
 from koord.agent.qos.decision import StrategyDecision
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
@@ -58,6 +59,8 @@ class Sight:
     "By uid of a pod and name of a signal, what is usual at this hour of the day."
     lending: LendingMemory = field(default_factory=LendingMemory)
     "What the node has learned about lending."
+    peer: PeerLearned | None = None
+    "What it has learned for the policy of another system, where one owns the node."
     switches: Mapping[str, Mapping[str, float]] | None = None
     "By victim and neighbour, the share of its waiting in which the neighbour held the CPU; None without samples."
 

@@ -19,6 +19,7 @@ from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.predict.forecast import Forecast
 from koord.agent.report.lending_metric import lending_metric
 from koord.agent.report.page_cache import PAGE_CACHE, CountedMemory, counted_memory
+from koord.agent.report.policy_metric import policy_metric
 from koord.agent.report.report import Facts, Report
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
@@ -102,6 +103,7 @@ def node_metric_status(
         prod_reclaimable_metric=None if forecast is None else ReclaimableMetric(_map(*forecast.prod.reclaimable)),
         prod_peak_metric=None if forecast is None else PeakMetric(_map(*forecast.prod.peak), _misses(forecast)),
         lending_metric=None if lending is None else lending_metric(lending, state.pods, requested_milli(state.guests)),
+        policy_metric=None if lending is None or lending.peer is None else policy_metric(lending.peer),
         best_effort_metric=_best_effort(samples, now_s, window_s),
     )
 

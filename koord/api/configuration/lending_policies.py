@@ -13,11 +13,16 @@ USAGE: Final = "usage"
 ADAPTIVE: Final = "adaptive"
 """koord's own: by what nodes have learned from their minutes. For CPU, it also says how far agents hold batch back."""
 
+PEERS: Final = ("caster", "lar", "crane", "katalyst")
+"""Of other systems: by what nodes work out with those systems' formulas, which also say how far agents hold batch back.
+Each is for CPU and memory together, or for CPU alone."""
+
 CALCULATE_POLICIES: Final[Mapping[str, tuple[str, ...]]] = {
     USAGE: ("cpu", "memory"),
     "request": ("memory",),
     "maxUsageRequest": ("cpu", "memory"),
     ADAPTIVE: ("cpu", "memory"),
+    **dict.fromkeys(PEERS, ("cpu", "memory")),
 }
 """Policy of batch resources -> the resources that it may be chosen for."""
 

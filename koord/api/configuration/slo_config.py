@@ -21,6 +21,7 @@ from koord.api.configuration import slo_defaults
 from koord.api.configuration.adaptive_settings import with_adaptive
 from koord.api.configuration.layer import Layer
 from koord.api.configuration.overlay import overlay
+from koord.api.configuration.peer_settings import with_peer
 from koord.api.configuration.slo_config_types import (
     COLOCATION,
     COLOCATION_DEFAULTS,
@@ -111,6 +112,7 @@ class SloConfig(Struct):
         )
         lends = self.is_colocation_enabled and bool(lending.enable)
         lending, strategy, ceiling = with_adaptive(lending, strategy, thresholds, lends=lends)
+        lending, strategy, box = with_peer(lending, strategy, thresholds, colocation, lends=lends)
         node_slo = NodeSLOSpec(
             resource_used_threshold_with_be=strategy,
             resource_qos_strategy=_laid(ResourceQOSStrategy(), _layers(RESOURCE_QOS, self.resource_qos, labels)),
@@ -120,7 +122,7 @@ class SloConfig(Struct):
             ),
             host_applications=self._host_applications(labels),
             extensions=defaults.extensions,
-            lending_strategy=ceiling,
+            lending_strategy=ceiling or box,
         )
         normalization = CPUNormalizationStrategy(enable=False)
         amplification = ResourceAmplificationStrategy(enable=False)

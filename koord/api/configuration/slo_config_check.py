@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from koord.api.configuration.lending_policies import ADAPTIVE, MID_MODES, policies_of
+from koord.api.configuration.lending_policies import ADAPTIVE, MID_MODES, PEERS, USAGE, policies_of
 from koord.api.configuration.overlay import overlay
 from koord.api.configuration.slo_config import SECTIONS, SectionKind, picks, read_json
 from koord.api.configuration.slo_config_types import SYSTEM as SYSTEM_KEY
@@ -183,6 +183,7 @@ def _settings_faults(section: Struct, data: Mapping[str, str]) -> Iterator[Fault
     match section:
         case ColocationConfig():
             yield from _colocation_faults(section)
+            yield from _owner_faults(section)
             for i, item in enumerate(section.items):
                 yield from _under(f"nodeConfigs[{i}]", _colocation_faults(item))
         case ResourceThresholdConfig():
@@ -222,6 +223,16 @@ def _colocation_faults(strategy: ColocationStrategy) -> Iterator[Fault]:
     for name, value, valid in policies:
         if value is not None and value not in valid:
             yield Fault(name, f"must be {' or '.join(word for word in valid if word)}, not {value!r}")
+
+
+def _owner_faults(section: ColocationConfig) -> Iterator[Fault]:
+    """One policy owns a node: memory by another system's policy goes with the same one of CPU."""
+    items = ((f"nodeConfigs[{i}]", item, _strategy(section, item)) for i, item in enumerate(section.items))
+    for at, own, chosen in [("", section, section), *items]:
+        cpu, memory = chosen.cpu_calculate_policy or USAGE, chosen.memory_calculate_policy
+        if memory in PEERS and memory != cpu and (own.cpu_calculate_policy or own.memory_calculate_policy):
+            message = f"must not be {memory} beside cpuCalculatePolicy {cpu}: one policy owns a node"
+            yield Fault(f"{at}.memoryCalculatePolicy" if at else "memoryCalculatePolicy", message)
 
 
 def _without_effect(section: Struct) -> Iterator[Fault]:

@@ -1,6 +1,7 @@
 """How much of a node is lent. Every function here is pure: the node's state, its settings and the time in, figures out.
 
-policies     the list of ways to compute batch resources: `usage`, `request`, `max_usage_request`, `adaptive`
+policies     the list of ways to compute batch resources: `usage`, `request`, `max_usage_request`, `adaptive`,
+             and in `peers` those of other systems
 policy       what a policy is; a new one is a file with its `POLICY`, a line in `policies`, and its name in
              `koord.api.configuration.lending_policies`, where the configuration is checked
 batch        batch resources of a node, by the policy that its settings choose

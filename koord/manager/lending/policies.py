@@ -7,7 +7,7 @@ from typing import Final
 
 from koord.api.configuration.lending_policies import policies_of
 from koord.api.configuration.slo_config_types import ColocationStrategy
-from koord.manager.lending import adaptive, max_usage_request, request, usage
+from koord.manager.lending import adaptive, max_usage_request, peers, request, usage
 from koord.manager.lending.policy import Policy, Resource
 
 POLICIES: Final[Mapping[str, Policy]] = {
@@ -17,6 +17,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
         request.POLICY,
         max_usage_request.POLICY,
         adaptive.POLICY,
+        *peers.POLICIES,
     )
 }
 

@@ -6,6 +6,7 @@ registry   the list, in the order in which tables show it
 none           no co-location
 koordinator    usage, request, maxUsageRequest
 mid            mid resources by prediction
+peers          caster, LAR, Crane and Katalyst, by the agent's own code
 adaptive       koord's own
 suppression    how Koordinator's agent holds batch back, and evicts it
 

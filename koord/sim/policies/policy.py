@@ -28,6 +28,10 @@ class Settings:
     "The safety mark: use of a node above it is a violation."
     colocation: ColocationStrategy
     thresholds: ResourceThresholdStrategy
+    cpu_percent: float | None = None
+    """Share of a node's CPU that may be used in all, where the scenario says it (cpuReclaimThresholdPercent): for
+    policies whose own default is another one. The same of memory."""
+    memory_percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from koord_minicluster.hollow.load_model import Asked, Band, NodeUsage, PodShape
 GIB = 1 << 30
 CPU_MILLI = 32_000
 ADAPTIVE = LendingStrategy(85)
+MEMORY_BYTES = 64 << 30
 WEB = PodShape("web", "d/web", "d/web", Band.SERVICE, Usage(8_000, GIB), Usage(), 0.0)
 JOB = PodShape("job", "d/job", "d/job", Band.BEST_EFFORT, Usage(10_000, GIB), Usage(), 0.0)
 
@@ -29,7 +30,7 @@ def learned(
 
 
 def test_samples_become_minutes_and_batch_pods_count_by_use() -> None:
-    outlook = learned(10, start_s=YOUNG_S).outlook(ADAPTIVE, CPU_MILLI)
+    outlook = learned(10, start_s=YOUNG_S).outlook(ADAPTIVE, CPU_MILLI, MEMORY_BYTES)
     assert outlook is not None
     assert outlook.memory.minutes == outlook.memory.batch_minutes == 10
     assert outlook.figures.services == 4_500
@@ -38,12 +39,12 @@ def test_samples_become_minutes_and_batch_pods_count_by_use() -> None:
 
 
 def test_before_the_first_minute_nothing_is_reported() -> None:
-    assert NodeLearning().outlook(ADAPTIVE, CPU_MILLI) is None
+    assert NodeLearning().outlook(ADAPTIVE, CPU_MILLI, MEMORY_BYTES) is None
 
 
 def test_batch_may_use_what_the_ceiling_leaves_and_gives_way_at_once() -> None:
     learning = learned(10)
-    outlook, limit = learning.outlook(ADAPTIVE, CPU_MILLI), learning.limit(ADAPTIVE, CPU_MILLI)
+    outlook, limit = learning.outlook(ADAPTIVE, CPU_MILLI, MEMORY_BYTES), learning.limit(ADAPTIVE, CPU_MILLI)
     assert outlook is not None
     assert limit(4_000, 500) == int(27_200 - outlook.figures.margin - 4_500)
     assert limit(20_000, 500) == 27_200 - 20_500

@@ -185,6 +185,27 @@ class LendingMetric(Struct):
     "Per mille of what it wanted that batch got, in a moving mean of 15 minutes."
 
 
+class PolicyLine(Struct):
+    op: str = ""
+    "start, minus, plus, atMost, atLeast or becomes: how the amount changes the result of the lines before."
+    name: str = ""
+    amount: Quantity | None = None
+    why: str = ""
+    "What the amount was made of, for people."
+
+
+class PolicyMetric(Struct):
+    """The calculation of another system's policy, line by line. The manager publishes batch resources by it."""
+
+    policy: str = ""
+    "caster, lar, crane or katalyst."
+    cpu: tuple[PolicyLine, ...] = ()
+    "What the node lends."
+    memory: tuple[PolicyLine, ...] = ()
+    box: tuple[PolicyLine, ...] = ()
+    "CPU that best-effort pods may use now."
+
+
 class BestEffortMetric(Struct):
     """CPU of the pods of QoS class BE."""
 
@@ -213,6 +234,8 @@ class NodeMetricStatus(Struct):
     "How far the usage of prod pods is predicted to rise."
     lending_metric: LendingMetric | None = None
     "What the node has learned about lending CPU and memory to batch. An addition of koord."
+    policy_metric: PolicyMetric | None = None
+    "With the lending policy of another system: its figures. An addition of koord."
     best_effort_metric: BestEffortMetric | None = None
     "How far best-effort pods are held back. An addition of koord; absent until it was measured."
 

@@ -125,6 +125,12 @@ class HostApplicationSpec(Struct):
 class LendingStrategy(Struct):
     cpu_safety_mark_percent: Annotated[int, Meta(ge=1, le=100)] | None = None
     "CPU usage of the node, in percent, that best-effort pods must not push it above. Default: 85."
+    policy: str | None = None
+    "caster, lar, crane or katalyst: best effort is held in the box of that policy. Absent: below a learned ceiling."
+    cpu_reclaim_threshold_percent: int | None = None
+    "With policy: share of the node's CPU that may be used in all. Absent: the policy's own."
+    memory_reclaim_threshold_percent: int | None = None
+    "The same of memory."
 
 
 class NodeSLOSpec(Struct):
@@ -141,8 +147,8 @@ class NodeSLOSpec(Struct):
     host_applications: tuple[HostApplicationSpec, ...] = ()
     "Applications that run on the node outside of Kubernetes. From host-application-config."
     lending_strategy: LendingStrategy | None = None
-    """How the agent holds best-effort pods below a learned ceiling. Absent: they are held by
-    cpuSuppressThresholdPercent. An addition of koord, from colocation-config (cpuCalculatePolicy adaptive)."""
+    """How the agent holds best-effort pods below a learned ceiling, or in the box of another system's policy. Absent:
+    they are held by cpuSuppressThresholdPercent. An addition of koord, from colocation-config (cpuCalculatePolicy)."""
 
 
 class NodeSLOStatus(Struct):

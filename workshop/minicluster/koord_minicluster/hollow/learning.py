@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from koord.agent.lending import eviction
@@ -16,6 +16,11 @@ from koord.agent.lending.eviction import Starving
 from koord.agent.lending.learner import LendingOutlook, outlook_of
 from koord.agent.lending.learning import LendingMemory, after_minute, ceiling
 from koord.agent.lending.minute import MARK_PERCENT, MINUTE_S, Capacity, Minute, PodMinute
+from koord.agent.lending.peers.learned import PeerLearned, node_of
+from koord.agent.lending.peers.learned import after_minute as peer_after_minute
+from koord.agent.lending.peers.learned import outlook as peer_outlook
+from koord.agent.lending.peers.policy import AnyPeer, BatchPod, Load, PeerNode, result
+from koord.agent.lending.peers.registry import PEERS
 from koord.agent.lending.protection import REACTION_S, ceiling_milli, rise
 from koord.api.protocol.crd.node_slo import LendingStrategy
 from koord_minicluster.hollow.load_model import Band, Limit, NodeUsage, PodShape
@@ -32,6 +37,8 @@ class _Point(NamedTuple):
 @dataclass(slots=True)
 class NodeLearning:
     memory: LendingMemory = field(default_factory=LendingMemory)
+    peer: PeerLearned | None = None
+    "For the policy of another system, where one owns the node."
     _points: deque[_Point] = field(default_factory=deque)
     "Of the minute that runs, and of the 30 s before it."
     _used: dict[str, list[int]] = field(default_factory=dict)
@@ -62,6 +69,8 @@ class NodeLearning:
 
     def limit(self, strategy: LendingStrategy, cpu_milli: int) -> Limit:
         """What batch pods may use together."""
+        if (policy := PEERS.get(strategy.policy or "")) is not None:
+            return self._box(policy, node_of(strategy, cpu_milli, 0))
         capacity = capacity_of(strategy, cpu_milli)
 
         def limit(services_milli: int, system_milli: int) -> int:
@@ -72,17 +81,29 @@ class NodeLearning:
 
         return limit
 
-    def outlook(self, strategy: LendingStrategy | None, cpu_milli: int) -> LendingOutlook | None:
+    def _box(self, policy: AnyPeer, node: PeerNode) -> Limit:
+        memory = self.peer.memory if self._learned(policy.name) and self.peer is not None else policy.memory_type()
+        return lambda services_milli, system_milli: int(result(policy.box(memory, services_milli + system_milli, node)))
+
+    def _learned(self, policy: str | None) -> bool:
+        return self.peer is not None and self.peer.policy == policy
+
+    def outlook(self, strategy: LendingStrategy | None, cpu_milli: int, memory_bytes: int) -> LendingOutlook | None:
         if not self.memory.minutes or not self._points:
             return None
         recent = [point.services_milli for point in self._points][-self._recent() :]
-        capacity = capacity_of(strategy, cpu_milli)
-        return outlook_of(self.memory, capacity, sum(recent) / len(recent), is_in_force=strategy is not None)
+        capacity, services = capacity_of(strategy, cpu_milli), sum(recent) / len(recent)
+        said = outlook_of(self.memory, capacity, services, is_in_force=strategy is not None and not strategy.policy)
+        if strategy is None or self.peer is None or not self._learned(strategy.policy):
+            return said
+        return replace(said, peer=peer_outlook(self.peer, node_of(strategy, cpu_milli, memory_bytes), services))
 
     def starving(
         self, pods: Sequence[PodShape], strategy: LendingStrategy, cpu_milli: int, now_s: float
     ) -> Sequence[str]:
         """Uids of the batch pods to evict, in that order."""
+        if strategy.policy:
+            return self.peer.leaving if self.peer is not None and self._learned(strategy.policy) else ()
         if not eviction.starves(self.memory.got_mean) or now_s - self._evicted_s < eviction.PEACE_S or not self._points:
             return ()
         allowed = ceiling(self.memory, self._points[-1].services_milli, capacity_of(strategy, cpu_milli))
@@ -113,26 +134,28 @@ class NodeLearning:
         times, services = [point.time_s for point in self._points], [point.services_milli for point in self._points]
         count = len(minute)
         shapes = {pod.uid: pod for pod in pods}
-        self.memory = after_minute(
-            self.memory,
-            Minute(
-                at_s=time_s,
-                services_milli=sum(point.services_milli for point in minute) / count,
-                rise_milli=rise(times, services, time_s) or 0.0,
-                services_memory_bytes=max(point.services_memory_bytes for point in minute),
-                batch_used_milli=sum(point.batch_milli for point in minute) / count,
-                batch_wanted_milli=sum(point.wanted_milli for point in minute) / count,
-                pods={
-                    uid: PodMinute(
-                        shapes[uid].request.cpu_milli, sum(used) / len(used), max(time_s - shapes[uid].started_s, 0.0)
-                    )
-                    for uid, used in self._used.items()
-                    if uid in shapes
-                },
-            ),
-            capacity_of(strategy, cpu_milli),
-            is_in_force=strategy is not None,
+        ended = Minute(
+            at_s=time_s,
+            services_milli=sum(point.services_milli for point in minute) / count,
+            rise_milli=rise(times, services, time_s) or 0.0,
+            services_memory_bytes=max(point.services_memory_bytes for point in minute),
+            batch_used_milli=sum(point.batch_milli for point in minute) / count,
+            batch_wanted_milli=sum(point.wanted_milli for point in minute) / count,
+            pods={
+                uid: PodMinute(
+                    shapes[uid].request.cpu_milli, sum(used) / len(used), max(time_s - shapes[uid].started_s, 0.0)
+                )
+                for uid, used in self._used.items()
+                if uid in shapes
+            },
         )
+        is_in_force = strategy is not None and not strategy.policy
+        self.memory = after_minute(self.memory, ended, capacity_of(strategy, cpu_milli), is_in_force=is_in_force)
+        policy = PEERS.get(strategy.policy or "") if strategy is not None else None
+        if policy is not None:
+            self.peer = peer_after_minute(
+                self.peer, policy, _load(ended, pods), node_of(strategy, cpu_milli, 0), _candidates(ended)
+            )
         self._used.clear()
         self._ends_s = time_s + MINUTE_S
         while self._points[0].time_s <= time_s - REACTION_S:
@@ -142,3 +165,20 @@ class NodeLearning:
 def capacity_of(strategy: LendingStrategy | None, cpu_milli: int) -> Capacity:
     percent = strategy.cpu_safety_mark_percent if strategy is not None else None
     return Capacity(cpu_milli, percent or MARK_PERCENT)
+
+
+def _load(minute: Minute, pods: Sequence[PodShape]) -> Load:
+    services = [pod.request for pod in pods if pod.band is not Band.BEST_EFFORT]
+    return Load(
+        at_s=minute.at_s,
+        services_milli=minute.services_milli,
+        services_request_milli=sum(request.cpu_milli for request in services),
+        services_memory_bytes=minute.services_memory_bytes,
+        services_request_bytes=sum(request.memory_bytes for request in services),
+        batch_milli=minute.batch_used_milli,
+        batch_request_milli=sum(pod.request_milli for pod in minute.pods.values()),
+    )
+
+
+def _candidates(minute: Minute) -> list[BatchPod]:
+    return [BatchPod(uid, pod.request_milli, pod.age_s) for uid, pod in minute.pods.items()]

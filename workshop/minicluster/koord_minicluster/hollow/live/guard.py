@@ -72,7 +72,7 @@ class Guard:
 
     def outlook(self, machine: Machine) -> LendingOutlook | None:
         """What the node reports about lending."""
-        return self._learned(machine).outlook(self._lending(machine), machine.cpu_milli)
+        return self._learned(machine).outlook(self._lending(machine), machine.cpu_milli, machine.memory_bytes)
 
     def _learned(self, machine: Machine) -> NodeLearning:
         return self._learning.setdefault(machine.name, NodeLearning())
