@@ -75,8 +75,8 @@ class PerNode:
         for row, column in enumerate(columns):
             if is_known[row]:
                 by_node[row] = self.peer.after_minute(by_node[row], Load(at_s, *column), _node(memory, row))
-        known = tuple((is_known | np.array(memory.is_known)).tolist())
-        return replace(memory, by_node=by_node, is_known=known)
+        measured = tuple((is_known | np.array(memory.is_known)).tolist())
+        return replace(memory, by_node=by_node, is_known=measured)
 
     def ceiling(self, memory: PeerMemory, services_milli: Floats) -> Floats:
         box, by_node = self.peer.box, memory.by_node

@@ -35,9 +35,9 @@ def report(lines: dict[str, Any]) -> NodeMetric:
 
 
 def test_what_the_node_worked_out_is_published_and_explained_line_by_line() -> None:
-    known = state(pods=(WEB,), report=report(LINES))
-    assert batch(known, CASTER) == (24_800, 10 << 30)
-    explained = explain(known, CASTER, CASTER.for_node({}, {}), choose(), NOW_S)
+    node_state = state(pods=(WEB,), report=report(LINES))
+    assert batch(node_state, CASTER) == (24_800, 10 << 30)
+    explained = explain(node_state, CASTER, CASTER.for_node({}, {}), choose(), NOW_S)
     cpu = next(of for of in explained.resources if of.resource == names.RESOURCE_BATCH_CPU)
     assert cpu.policy == "caster"
     assert [(line.op, line.name, line.amount) for line in cpu.lines] == [
@@ -51,10 +51,10 @@ def test_what_the_node_worked_out_is_published_and_explained_line_by_line() -> N
     "lines", [{"policy": "crane", "cpu": LINES["cpu"]}, {}, {**LINES, "cpu": [{"op": "fancy", "amount": "1"}]}]
 )
 def test_a_node_without_figures_of_its_policy_lends_by_usage_and_says_so(lines: dict[str, Any]) -> None:
-    known = state(pods=(WEB,), report=report(lines))
-    by_usage = batch(known, config(cpuCalculatePolicy="usage", memoryCalculatePolicy="usage"))
-    assert batch(known, CASTER) == by_usage
-    explained = explain(known, CASTER, CASTER.for_node({}, {}), choose(), NOW_S)
+    node_state = state(pods=(WEB,), report=report(lines))
+    by_usage = batch(node_state, config(cpuCalculatePolicy="usage", memoryCalculatePolicy="usage"))
+    assert batch(node_state, CASTER) == by_usage
+    explained = explain(node_state, CASTER, CASTER.for_node({}, {}), choose(), NOW_S)
     assert "the node reports no figures of caster: by usage" in [line.why for line in explained.resources[0].lines]
 
 
