@@ -1,10 +1,10 @@
 """What a lending policy of another system (caster, LAR, Crane, Katalyst) makes of a node's other settings. Asked by
 `SloConfig.for_node`.
 
-Such a policy says what is sold and what batch may use, so suppression is on, and agents hold batch in the policy's
+This policy says what is sold and what batch may use, so suppression is on, and agents hold batch in the policy's
 box. Where suppression was switched off by hand, the node lends by `usage` instead. One policy owns a node: memory by a
 policy of another system goes with the same one of CPU, and else by `usage`. The share of the node that may be used in
-all is the policy's own, or cpuReclaimThresholdPercent and memoryReclaimThresholdPercent where somebody wrote them.
+all is the policy's own, or cpuReclaimThresholdPercent and memoryReclaimThresholdPercent where they are set.
 """
 
 from __future__ import annotations

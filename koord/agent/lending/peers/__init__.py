@@ -4,7 +4,7 @@ Each answers what `adaptive` answers: what the node is good for (which the sched
 now (the box), and which batch pods go. Its memory is an immutable value, folded minute by minute, so the same code runs
 in the agent and in the simulator.
 
-policy      what such a policy is: the node, a minute's load, the lines of a calculation
+policy      the contract of these policies: the node, a minute's load, the lines of a calculation
 caster      Bilibili: a watermark less what runs outside of the box
 crane       Tencent: allocatable less a reserve and the larger of forecast and measurement
 katalyst    ByteDance: a share pool that is regulated, and the headroom of the rest

@@ -2,9 +2,10 @@
 
     colocatable = max(0, capacity * watermark% - online)      64 cores, 70%: online 20 -> 24.8; online 50 -> 0
 
-A rise of the amount follows the mean of a minute, a fall the load just now: what is sold goes by the mean, the box by
-the moment. A node whose services alone are above the watermark evicts batch, one pod a minute (the least important
-first, then the youngest), and is closed to new batch for 5 minutes, which double up to an hour while it happens again.
+A rise of the amount follows the mean of a minute, a fall the load just now: what is sold follows the mean, the box
+follows the moment. A node whose services alone are above the watermark evicts batch, one pod a minute (the least
+important first, then the youngest), and is closed to new batch for 5 minutes, which double up to an hour while it
+happens again.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     reclaim      all other CPUs, never below what is reserved for it: the CPUs that batch runs on
     headroom     u = use of reclaim / reclaim;  u < 0.6: last + reclaim * (0.6 - u), between reclaim and 1.2 * reclaim,
                  else reclaim.         reclaim 20, use 5, last 20 -> 24
-    reported     mean of 2 minutes; changes below 0.3 cores are left out, others go by 4 cores in 30 s at most
+    reported     mean of 2 minutes; changes below 0.3 cores are left out, others move by at most 4 cores in 30 s
 
 If batch pods request more than 5 times the reclaim pool for over 300 s, the largest go until they do not. Reserved are
 4 cores each, on small nodes an eighth of the node; a pair is no larger than that either. A node may report 0: Katalyst
@@ -86,11 +86,11 @@ class Katalyst:
     def cpu(self, memory: KatalystMemory, node: PeerNode) -> Lines:
         supply = reclaim_milli(memory.share_milli, node)
         used = memory.reclaim_used_milli / supply if supply else 1.0
-        reclaim = f"{supply:.0f} of the reclaim pool, of which {used:.0%} are used"
+        reclaim = f"reclaim pool {supply:.0f}, {used:.0%} used"
         return (
             *self._pools(memory, memory.share_milli, node),
             Line("becomes", "headroom", memory.headroom_milli, reclaim),
-            Line("becomes", "reported", memory.reported_milli, "mean of 2 minutes; by 4 cores in 30 s at most"),
+            Line("becomes", "reported", memory.reported_milli, "mean of 2 minutes; at most 4 cores in 30 s"),
         )
 
     def memory_bytes(self, memory: KatalystMemory, node: PeerNode) -> Lines:

@@ -24,7 +24,7 @@ class PeerLearned:
 
 @dataclass(frozen=True, slots=True)
 class PeerOutlook:
-    """What the node says of lending by such a policy."""
+    """What the node reports about lending by this policy."""
 
     policy: str
     cpu: Lines

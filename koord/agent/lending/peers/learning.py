@@ -28,7 +28,7 @@ _SENSITIVE: Final = (QoSClass.LSE, QoSClass.LSR)
 def learned(
     before: PeerLearned | None, state: NodeState, minute: Minute, samples: Samples, now_s: float
 ) -> PeerLearned | None:
-    """After a minute of this node; None where no such policy is in force. `now_s` is in the time of samples."""
+    """After a minute of this node; None where another policy is in force. `now_s` is in the time of samples."""
     policy = state.peer_policy
     if policy is None:
         return None

@@ -189,7 +189,9 @@ class PolicyLine(Struct):
     op: str = ""
     "start, minus, plus, atMost, atLeast or becomes: how the amount changes the result of the lines before."
     name: str = ""
+    "What the amount is, in one word."
     amount: Quantity | None = None
+    "CPU or memory."
     why: str = ""
     "What the amount was made of, for people."
 
@@ -202,6 +204,7 @@ class PolicyMetric(Struct):
     cpu: tuple[PolicyLine, ...] = ()
     "What the node lends."
     memory: tuple[PolicyLine, ...] = ()
+    "The same of memory."
     box: tuple[PolicyLine, ...] = ()
     "CPU that best-effort pods may use now."
 
