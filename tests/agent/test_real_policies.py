@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,4 +44,8 @@ def assert_held(node: RealNode, policy: str, demand: Level) -> None:
         demand.set(service)
         wanted = box(policy, service)
         said = f"{policy} gives {wanted:.2f} cores beside a service that uses {service}"
-        assert node.until(lambda wanted=wanted: abs(node.best_effort_cores - wanted) < NEAR, most=30), said
+        assert node.until(partial(is_near, node, wanted), most=30), said
+
+
+def is_near(node: RealNode, cores: float) -> bool:
+    return abs(node.best_effort_cores - cores) < NEAR

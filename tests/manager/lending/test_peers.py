@@ -12,9 +12,10 @@ from koord.api.configuration.slo_config_check import judge
 from koord.api.machinery.codec import convert
 from koord.api.protocol import names
 from koord.api.protocol.crd.node_metric import NodeMetric, PolicyMetric
+from koord.manager.colocation_switch import SwitchError
 from koord.manager.node_resource.explain import explain
 from koord.manager.node_resource.plugins import choose
-from koord.manager.policy_switch import PolicyChoice, SwitchError
+from koord.manager.policy_switch import PolicyChoice
 from tests.manager.builders import NOW_S, WEB, batch, config, metric, state
 
 CASTER = config(cpuCalculatePolicy="caster", memoryCalculatePolicy="caster")
