@@ -24,7 +24,7 @@ from koord.agent.host.convert import MOST_SHARES, PERIOD_US
 from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, KNOBS, MEMORY_LIMIT
 from koord.agent.host.layout import qos_dir
 from koord.agent.host.topology import Topology, topology
-from koord.agent.live.keeping import read_ledger, write_ledger
+from koord.agent.live.keeping import LedgerFile, read_ledger
 from koord.agent.pods import BATCH_CPU, AgentPod
 from koord.agent.state import Kubelet, NodeState
 from koord.agent.view import state_of
@@ -104,7 +104,8 @@ class RealNode:
 
     def start(self) -> None:
         """The agent, knowing what a former one left on disk."""
-        executor = Executor(self.cgroups, read_ledger(self.state_dir), lambda text: write_ledger(self.state_dir, text))
+        self._record = LedgerFile(self.state_dir)
+        executor = Executor(self.cgroups, read_ledger(self.state_dir), self._record.save)
         self.agent = Agent(self.cgroups, executor, started_s=time.monotonic())
 
     def pod(self, name: str, qos: str = "", **given: Any) -> AgentPod:
@@ -145,6 +146,7 @@ class RealNode:
         return time.monotonic() + self.later_s
 
     def round(self) -> Done:
+        self._record.catch_up()
         return self.agent.round(self.state(), self.now_s)
 
     def reconciled(self) -> None:

@@ -113,6 +113,28 @@ def test_a_second_writer_is_survived_and_corrected(tmp_path: Path) -> None:
             assert after[key].split()[:1] in [before[key].split()[:1], *([text] for text in texts)]
 
 
+def test_best_effort_gives_way_while_the_record_cannot_be_written(tmp_path: Path) -> None:
+    """A read-only disk. What was set in the meantime is put back once the record can be written."""
+    state_dir = tmp_path / "state"
+    with real_node(state_dir, cores=1, slo=SETTINGS[0]) as node, ExitStack() as running:
+        first, *_ = sorted(node.topology.all)
+        web, job = node.pod("web", "LS", limits={"cpu": "600m"}), node.pod("job", **batch())
+        owner = node.pod("owner", **owning(first))
+        before, demand = node.settings(), Level(0.1)
+        for pod, work in ((web, cores(demand)), (job, burn)):
+            running.enter_context(Process(node.cgroups, pod.containers[0].directory, work))
+        state_dir.write_text("in the way")
+        assert not [done for done in node.rounds(4) if done.outcome.refused]
+        calm = node.best_effort_cores
+        assert calm < 0.7
+        assert node.cpus(owner.directory) == CPUSet([first])
+        demand.set(0.4)
+        assert node.until(lambda: node.best_effort_cores < calm - 0.15)
+        state_dir.unlink()
+        node.rounds(1)
+        restore(node, before, "with a record that came late")
+
+
 class Killed:
     """An agent that works without a pause in a process of its own, until it is killed there or from here."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from koord.agent.host import usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import MOST_SHARES, PERIOD_US
 from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, MEMORY_LIMIT
@@ -79,8 +80,7 @@ class Story:
         return quota / PERIOD_US if quota > 0 else float("inf")
 
     def used_s(self) -> float:
-        counter = Path("/", self.cgroups.name("cpuacct", main("web")), "cpuacct.usage")
-        return int(counter.read_text()) / 1e9
+        return usage.cpu_ns(self.cgroups, main("web")) / 1e9
 
     def is_looked_after(self) -> bool:
         return self.are_pinned() and self.best_effort_cores <= 0.65
