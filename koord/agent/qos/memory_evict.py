@@ -76,12 +76,15 @@ def _best_effort(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[
         return
     feature = str(AgentGate.BE_MEMORY_EVICT)
     used = _used(state, samples, now_s)
+    is_last_moment = is_emergency(state, samples, now_s)
     # Only labelled pods: a pod that is best effort for Kubernetes alone did not opt in.
-    pods = [pod for pod in state.pods.values() if pod.labelled_qos is QoSClass.BE and may_be_evicted(pod, feature)]
+    pods = [pod for pod in state.pods.values() if pod.labelled_qos is QoSClass.BE and pod.is_active]
+    exempt = {pod.uid for pod in pods if not may_be_evicted(pod, feature)}
+    if not is_last_moment:
+        pods = [pod for pod in pods if pod.uid not in exempt]
     # By name, the last first, where nothing is known: a stable choice among equals.
     pods.sort(key=lambda pod: pod.key, reverse=True)
-    pods.sort(key=lambda pod: _order(pod, used))
-    is_last_moment = is_emergency(state, samples, now_s)
+    pods.sort(key=lambda pod: (pod.uid in exempt, _order(pod, used)))
     # Containers of YARN go before pods: it runs them again by itself.
     pods = [*(guest for guest in state.guests.values() if guest.uid in used), *pods]
     yield Task(feature, _USAGE, need, pods, lambda pod: used.get(pod.uid, 0), why, is_last_moment)

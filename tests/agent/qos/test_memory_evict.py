@@ -58,6 +58,15 @@ def test_who_asks_an_autoscaler_to_stay_goes_all_the_same_when_memory_runs_short
     assert evicted(full(asking, PODS[2]), samples({NODE_MEMORY: 99 * GIB, **USED}), BE)[0] == "b"
 
 
+def test_a_job_that_exempts_itself_goes_last_and_only_before_the_kernel_kills_services() -> None:
+    """Its memory is lent. At 95% of 128 GiB the kernel may kill any process."""
+    exempt = pod("b", "BE", priority=5000, annotations={"koordinator.sh/eviction-policy": "[]"})
+    state = full(exempt, PODS[2])
+    assert evicted(state, samples({NODE_MEMORY: 99 * GIB, **USED}), BE) == ["c"]
+    assert evicted(full(exempt), samples({NODE_MEMORY: 120 * GIB, **USED}), BE) == []
+    assert evicted(state, samples({NODE_MEMORY: 125 * GIB, **USED}), BE) == ["c", "b"]
+
+
 def test_below_the_threshold_or_without_a_fresh_figure_nobody_goes() -> None:
     assert evicted(full(), samples({NODE_MEMORY: 95 * GIB, **USED}), BE) == []
     assert evicted(full(), samples(USED), BE) == []
