@@ -21,6 +21,8 @@ from pygments.util import ClassNotFound
 from tools.site.contents import HOME, INDEX, title_of
 
 _RUNS_ON: Final = re.compile(r"\s+")
+_BREAKS: Final = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[_/.,=])(?=[A-Za-z])")
+"""Where a long name may go on in the next line."""
 _COMMENT: Final = re.compile(r"(^|\s{2,})(#\s.*)$")
 
 
@@ -134,6 +136,9 @@ class _Renderer(RendererHTML):
 
     def table_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return "</table></div>\n"
+
+    def code_inline(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return f"<code>{_BREAKS.sub('<wbr>', html.escape(tokens[idx].content, quote=False))}</code>"
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return _commands(tokens[idx].content)

@@ -110,8 +110,10 @@ function found(query) {
 
 function excerpt(row, words) {
   const at = Math.max(0, Math.min(...words.map((word) => row.lower[2].indexOf(word)).filter((place) => place >= 0), 1e9));
-  const from = at > 1e8 ? 0 : Math.max(0, at - 30);
-  return `${from ? "…" : ""}${row.text.slice(from, from + 120)}`;
+  const from = at > 1e8 ? 0 : row.text.lastIndexOf(" ", Math.max(0, at - 30)) + 1;
+  const rest = row.text.slice(from, from + 130);
+  const end = rest.length < 130 ? rest.length : rest.lastIndexOf(" ");
+  return `${from ? "… " : ""}${rest.slice(0, end)}${end < row.text.length - from ? " …" : ""}`;
 }
 
 function search() {
