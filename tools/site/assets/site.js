@@ -143,6 +143,8 @@ function search() {
     list.replaceChildren(...hits.map(hitOf));
     if (!hits.length) {
       const none = document.createElement("p");
+      none.setAttribute("role", "option");
+      none.setAttribute("aria-disabled", "true");
       none.textContent = rows ? `No page has all of these words: ${input.value}` : "Loading…";
       list.append(none);
     }
