@@ -20,7 +20,12 @@ def crowd() -> float:
     return max(1.0, max(os.getloadavg()[0], running) / (os.cpu_count() or 1))
 
 
+ALONE = "KOORD_TEST_ALONE"
+"""Set where nothing else can disturb a test: in a guest whose clock counts instructions."""
+
+
 def needs_room() -> None:
-    """Skips a test that measures how long a task waits for its CPU: beside many others it always does."""
-    if crowd() > MOST_CROWDED:
+    """Skips a test that measures how long a task waits for its CPU: beside many others it always does. In a guest
+    (`make test-guest`) it always runs."""
+    if not os.environ.get(ALONE) and crowd() > MOST_CROWDED:
         pytest.skip("other processes keep the CPUs busy")

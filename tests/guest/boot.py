@@ -37,7 +37,10 @@ class Guest:
 BY_INSTRUCTIONS = Guest(
     "time by instructions",
     ("-smp", "1", "-icount", "shift=2,sleep=off"),
-    ("gives_way", "saved_up_time", "throttled_service", "whatever_weight", "idle_class"),
+    (
+        *("gives_way", "saved_up_time", "throttled_service", "whatever_weight", "idle_class"),
+        "throttled_by_its_own_limit",
+    ),
 )
 _MACHINE = ("fewer_cpus", "make_room", "memory_is_freed", "a_second_writer_is", "killed_at_any_point")
 _WATCHED = ("come_and_go", "watches_of_cgroups")

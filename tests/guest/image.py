@@ -39,6 +39,8 @@ _LEFT_OUT = {
     "__pycache__", "sqlite3", "curses", "dbm", "venv", "wsgiref", "xmlrpc", "config-3.11-x86_64-linux-gnu",
 }  # fmt: skip
 _LIBRARIES_LEFT_OUT = ("_ssl", "_sqlite3", "_tkinter", "_curses", "_dbm", "_gdbm", "_test", "_xxtest", "xx", "readline")
+TOOLS = tuple(PROJECT / "tests" / f"{name}.py" for name in ("crowd", "waiting"))
+"""What the agent's tests share with others."""
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 STDLIB = f"usr/lib/{_PYTHON}"
 SITE = f"{STDLIB}/site-packages"
@@ -88,6 +90,10 @@ class Archive:
             self.directory(str(Path(name).parent))
             self._made.add(name)
             self._entry(name, stat.S_IFDIR | 0o755, b"")
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._made)
 
     def packed(self) -> bytes:
         return b"".join([*self._parts, _record("TRAILER!!!", 0, 0, b"", (0, 0))])
@@ -153,7 +159,7 @@ def _output(*command: str) -> str:
 
 def initramfs(into: Path, beside: Archive) -> Path:
     """All archives in one file."""
-    into.write_bytes(_base().read_bytes() + beside.packed() + _of_project().packed())
+    into.write_bytes(_base().read_bytes() + beside.packed() + of_project().packed())
     return into
 
 
@@ -246,13 +252,14 @@ def _compiled(module: Path) -> bytes:
         return made.read_bytes()
 
 
-def _of_project() -> Archive:
+def of_project() -> Archive:
     archive = Archive()
     archive.file("init", f"#!/{INTERPRETER}\n".encode() + (PROJECT / "tests/guest/init.py").read_bytes(), 0o755)
-    for name, content in _modules(PROJECT / "koord"):
-        archive.file(f"{SITE}/koord/{name}", content)
+    for package in (PROJECT / "koord", PROJECT / "workshop/minicluster/koord_minicluster"):
+        for name, content in _modules(package):
+            archive.file(f"{SITE}/{package.name}/{name}", content)
     # As source: what a failed assertion tells is taken from it.
     archive.file("work/tests/__init__.py", b"")
-    for path in sorted((PROJECT / "tests/agent").glob("*.py")):
-        archive.file(f"work/tests/agent/{path.name}", path.read_bytes())
+    for path in (*TOOLS, *sorted((PROJECT / "tests/agent").glob("*.py"))):
+        archive.file(f"work/{path.relative_to(PROJECT)}", path.read_bytes())
     return archive

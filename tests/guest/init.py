@@ -20,7 +20,7 @@ V1 = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "pids", "net_cls")
 RB_AUTOBOOT = 0x01234567
 REPORT = "/tmp/report.xml"
 IS_FIRST = os.getpid() == 1
-STORIES = ("kernel", "watch", "disturbed", "neighbours", "core_sched", "systemd", "net_class")
+STORIES = ("kernel", "watch", "disturbed", "neighbours", "interference", "core_sched", "systemd", "net_class")
 TESTS = tuple(f"tests/agent/test_real_{name}.py" for name in STORIES)
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -55,6 +55,7 @@ def main() -> None:
         KOORD_TEST_HOST_NETWORK="1",
         HOME="/tmp",
         KOORD_KILLS="5",
+        KOORD_TEST_ALONE="1",
         KOORD_TEST_CGROUP_DRIVER=option("koord.driver"),
         KOORD_TEST_CGROUPS=option("koord.node") if IS_FIRST else "systemd",
     )
