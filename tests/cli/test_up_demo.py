@@ -115,7 +115,7 @@ def test_the_summary_compares_and_fits_80_columns() -> None:
 
 
 def demo(report: Path, *looks: ClusterSample) -> Demo:
-    fleet = Fleet("32", "128Gi", 110, None, 360.0, looks[0].time_s, 0)
+    fleet = Fleet("32", "128Gi", 110, 0, None, 360.0, looks[0].time_s, 0)
     return Demo(Scenario(10), fleet, report, ledger(*looks))
 
 

@@ -121,12 +121,6 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
 """Pages whose first command starts a cluster, and what their commands print."""
 IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
     "latency-model.md": ("measured on: ", "services that fell behind: "),
-    "gpus-by-claim.md": (
-        "2 nodes, pods: 3 scheduled, 1 unschedulable",
-        "2 are taken by shop/train-0-gpu-0 and shop/train-1-gpu-0",
-        "the claim shop/train-0-gpu-0 released",
-        "GETS   shop/two-near: gpu-2/gpu-0, gpu-2/gpu-1",
-    ),
     "beside-other-systems.md": ('"cluster-autoscaler.kubernetes.io/pod-scale-up-delay":"87600h"',),
     "pack-gpus.md": (
         "GPU allocated (%) when as much GPU was asked for as there is",
@@ -282,6 +276,20 @@ def test_a_page_with_a_cluster(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", IN_A_SHELL)
 def test_a_page_without_a_cluster(page: str, tmp_path: Path) -> None:
     says(in_a_shell(["set -ex", *commands(page)], tmp_path), IN_A_SHELL[page])
+
+
+@pytest.mark.kubectl
+def test_the_page_about_claims_of_devices(tmp_path: Path) -> None:
+    page = "gpus-by-claim.md"
+    live = from_the_cluster_on(page)
+    offline = in_a_shell(["set -ex", *commands(page)[: -len(live)]], tmp_path)
+    assert "2 nodes, pods: 3 scheduled, 1 unschedulable" in offline
+    assert "2 are taken by shop/train-0-gpu-0 and shop/train-1-gpu-0" in offline
+    assert "the claim shop/train-0-gpu-0 released" in offline
+    assert "GETS   shop/two-near: gpu-2/gpu-0, gpu-2/gpu-1" in offline
+    printed = on_a_cluster(live, tmp_path)
+    assert printed.count("condition met") == 2
+    assert len(re.findall(r"[ab]-gpu-\S+ +allocated,reserved", printed)) == 2
 
 
 def says(printed: str, expected: Sequence[Said]) -> None:

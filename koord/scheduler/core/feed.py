@@ -556,8 +556,10 @@ def _fields(pod: Pod) -> dict[str, str]:
 
 
 def _differs(old: Pod, new: Pod) -> bool:
-    """Whether a waiting pod changed in something that could change its chances; its status could not."""
+    """Whether a waiting pod changed in something that could change its chances. Of its status, only claims could."""
     before, now = old.metadata, new.metadata
+    if old.status.resource_claim_statuses != new.status.resource_claim_statuses:
+        return True
     return old.spec != new.spec or (before.labels, before.annotations, before.owner_references) != (
         now.labels,
         now.annotations,

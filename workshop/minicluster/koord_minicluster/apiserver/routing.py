@@ -37,7 +37,6 @@ NOT_SERVED: Final = {
     ("networking.k8s.io", "ingressclasses"): _NO_NETWORK,
     ("networking.k8s.io", "networkpolicies"): _NO_NETWORK,
     ("certificates.k8s.io", "certificatesigningrequests"): "koord makes its certificates itself",
-    ("resource.k8s.io", "resourceclaims"): "request devices as extended resources",
     ("apiregistration.k8s.io", "apiservices"): "add kinds by a CustomResourceDefinition",
 }
 """Kinds that manifests often have and this server does not serve, with the way out."""

@@ -28,6 +28,7 @@ class Fleet:
     node_cpu: str
     node_memory: str
     node_pods: int
+    node_gpus: int
     load: Path | None
     load_speed: float | None
     load_since: float | None
@@ -37,6 +38,7 @@ class Fleet:
         """The same options as command-line arguments."""
         return (
             *("--node-cpu", self.node_cpu, "--node-memory", self.node_memory, "--node-pods", str(self.node_pods)),
+            *(("--node-gpus", str(self.node_gpus)) if self.node_gpus else ()),
             *("--seed", str(self.seed)),
             *(("--load-speed", f"{self.load_speed:g}") if self.load_speed is not None else ()),
             *(("--load", str(self.load.absolute())) if self.load is not None else ()),
@@ -59,6 +61,13 @@ def fleet_options(command: F) -> F:
             ),
             click.option(
                 "--node-pods", default=110, show_default=True, type=click.IntRange(1, 1000), help="Pods of each node."
+            ),
+            click.option(
+                "--node-gpus",
+                default=0,
+                show_default=True,
+                type=click.IntRange(0, 64),
+                help="GPUs of each node, published in ResourceSlices for claims of the class gpu.hollow.koord.sh.",
             ),
             click.option(
                 "--load",
@@ -148,6 +157,7 @@ def options_for(nodes: int, prefix: str, fleet: Fleet) -> FleetOptions:
         cpu_milli=cpu_milli,
         memory_bytes=memory_bytes,
         pods=fleet.node_pods,
+        gpus=fleet.node_gpus,
         seed=fleet.seed,
         load=model,
         pace=Pace(seed=fleet.seed),

@@ -17,6 +17,7 @@
 | `quota` | how much of a ResourceQuota is used |
 | `role_aggregation` | the rules of roles that are gathered from others |
 | `live` | the loops, all of them |
+| `resource_claims` | claims of devices: made from templates, and released when no pod uses them |
 | `claim_protection` | claims, volumes and classes of volume attributes that wait for their last user |
 
 Each is a function of state and time that returns data; the templates of new objects are in `koord.api.workloads`. All

@@ -12,6 +12,7 @@ from koord_minicluster.apiserver.builtin import (
     batch_cron,
     components,
     config,
+    devices,
     endpoints,
     events,
     limits,
@@ -31,6 +32,7 @@ from koord_minicluster.apiserver.resource import Strategy
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _STORAGE: Final = "storage.k8s.io"
+_DEVICES: Final = "resource.k8s.io"
 _ADMISSION: Final = "admissionregistration.k8s.io"
 
 STRATEGIES: Final[Mapping[tuple[str, str], Strategy]] = {
@@ -68,6 +70,10 @@ STRATEGIES: Final[Mapping[tuple[str, str], Strategy]] = {
     (_STORAGE, "CSINode"): storage.CSI_NODE,
     (_STORAGE, "CSIStorageCapacity"): storage.CSI_STORAGE_CAPACITY,
     (_STORAGE, "VolumeAttachment"): storage.VOLUME_ATTACHMENT,
+    (_DEVICES, "ResourceClaim"): devices.CLAIM,
+    (_DEVICES, "ResourceClaimTemplate"): devices.TEMPLATE,
+    (_DEVICES, "ResourceSlice"): devices.SLICE,
+    (_DEVICES, "DeviceClass"): devices.CLASS,
     (_RBAC, "Role"): rbac.ROLE,
     (_RBAC, "ClusterRole"): rbac.CLUSTER_ROLE,
     (_RBAC, "RoleBinding"): rbac.ROLE_BINDING,

@@ -76,6 +76,12 @@ _TABLE: Final[dict[tuple[str, str], tuple[Row, ...]]] = {
         ("rolebindings", "RoleBinding", _NAMESPACED, (), (), ()),
         ("roles", "Role", _NAMESPACED, (), (), ()),
     ),
+    ("resource.k8s.io", "v1"): (
+        ("deviceclasses", "DeviceClass", _CLUSTER, (), (), ()),
+        ("resourceclaims", "ResourceClaim", _NAMESPACED, (), (), ("status",)),
+        ("resourceclaimtemplates", "ResourceClaimTemplate", _NAMESPACED, (), (), ()),
+        ("resourceslices", "ResourceSlice", _CLUSTER, (), (), ()),
+    ),
     ("storage.k8s.io", "v1"): (
         ("csidrivers", "CSIDriver", _CLUSTER, (), (), ()),
         ("csinodes", "CSINode", _CLUSTER, (), (), ()),

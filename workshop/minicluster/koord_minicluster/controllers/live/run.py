@@ -34,6 +34,7 @@ from koord_minicluster.controllers.live.node_lifecycle import NodeLifecycleLoop
 from koord_minicluster.controllers.live.pod_gc import PodGcLoop
 from koord_minicluster.controllers.live.quota import QuotaLoop
 from koord_minicluster.controllers.live.replica_set import ReplicaSetLoop
+from koord_minicluster.controllers.live.resource_claims import ResourceClaimLoop
 from koord_minicluster.controllers.live.resources import ServedResources
 from koord_minicluster.controllers.live.role_aggregation import RoleAggregationLoop
 from koord_minicluster.controllers.live.root_ca import RootCaLoop
@@ -82,6 +83,7 @@ def loops(cluster: Cluster, served: ServedResources, options: ControllersOptions
         DisruptionLoop(cluster, served),
         ClaimProtectionLoop(cluster),
         ClassProtectionLoop(cluster, served),
+        ResourceClaimLoop(cluster, served),
         ServiceAccountLoop(cluster),
         RootCaLoop(cluster),
         RoleAggregationLoop(cluster),

@@ -21,6 +21,7 @@ from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
+from koord_minicluster.hollow.live.devices import publish
 from koord_minicluster.hollow.live.figures import Figures
 from koord_minicluster.hollow.live.guard import Guard
 from koord_minicluster.hollow.live.kubelet import HollowKubelet
@@ -47,6 +48,8 @@ class FleetOptions:
     memory_bytes: int = 128 * 1024**3
     pods: int = 110
     zones: int = 3
+    gpus: int = 0
+    "GPUs of each node, published for claims of devices."
     seed: int = 0
     load: Load = field(default_factory=SeededLoad)
     pace: Pace = field(default_factory=Pace)
@@ -89,6 +92,8 @@ async def run_fleet(
             clock=clock,
         )
         await machines.register()
+        if options.gpus:
+            await publish(client, options.prefix, options.gpus)
         machines.follow(nodes)
         writes = PodWrites(client, FIELD_MANAGER)
         runner = PodRunner(writes, pods, machines, events, pace=options.pace, clock=clock)
