@@ -116,7 +116,12 @@ def _frees(pod: AgentPod) -> int:
 
 def _by_priority_then_use(pod: AgentPod, samples: Samples, now_s: float) -> tuple[int, float, str]:
     used = samples.last(names.pod_cpu(pod.uid), now_s, 2 * COLLECT_INTERVAL_S) or 0.0
-    return pod.priority or 0, -used / max(_frees(pod), 1), pod.key
+    return order_of(pod.priority or 0, used, _frees(pod), pod.key)
+
+
+def order_of(priority: int, used_milli: float, request_milli: float, key: str) -> tuple[int, float, str]:
+    """Of the least priority first, those that use most of their request."""
+    return priority, -used_milli / max(request_milli, 1), key
 
 
 def _allocatable(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[Task]:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from ctypes import Array, c_double
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -52,7 +53,8 @@ def perform_all(
     stop = context.Event()
     workers = min(processes, len(jobs))
     with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(at_s, stop)) as pool:
-        waiting = {pool.submit(_work, i, msgspec.json.encode(job), checkpoints): i for i, job in enumerate(jobs)}
+        with _without_interrupts():
+            waiting = {pool.submit(_work, i, msgspec.json.encode(job), checkpoints): i for i, job in enumerate(jobs)}
         try:
             while waiting:
                 done, _ = wait(waiting, LOOK_S, FIRST_COMPLETED)
@@ -68,6 +70,16 @@ def perform_all(
             # Also after a failed run: the others would otherwise run to their end.
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that are started in the block ignore Ctrl-C, also before `_begin`. This process sees it afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _in_this_process(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +19,7 @@ from koord.sim.live import dask_workers, workers
 from koord.sim.live.dask_workers import NoDask
 from koord.sim.outcome import Outcome
 from koord.sim.scenario import BatchSource, ClusterSource, Scenario, ServiceSource
+from tests.waiting import until
 
 SCENARIO = Scenario(
     name="tiny",
@@ -53,6 +58,19 @@ def test_runs_that_are_stopped_give_what_they_have() -> None:
     outcomes = dict(workers.perform_all([LONG, LONG], show, lambda: far, processes=2))
     assert outcomes
     assert not any(outcome.ended for outcome in outcomes.values())
+
+
+def test_ctrl_c_while_workers_start_ends_them_without_an_error() -> None:
+    run = [sys.executable, "-m", "koord", "sim", "run", "--set", "duration=48h", "--processes", "2"]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0) as command:
+        children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
+        # Two workers and the process that cleans up after them.
+        until(lambda: len(children.read_text().split()) >= 3 or command.poll() is not None)
+        os.killpg(command.pid, signal.SIGINT)
+        _, errors = command.communicate()
+    assert command.returncode == 130
+    assert "Traceback" not in errors
+    assert "Error" not in errors
 
 
 def test_input_that_is_wrong_is_said_in_words_by_a_worker() -> None:

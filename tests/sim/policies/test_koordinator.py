@@ -16,7 +16,7 @@ from koord.agent.predict.model import CPU_BUCKETS, CPU_PEAK, MEMORY_BUCKETS, MEM
 from koord.agent.predict.reclaim import BY_BANDS, PodPeak, by_predictor, with_margin
 from koord.agent.predict.reclaim import Amounts as Predicted
 from koord.agent.qos.cpu_budget import CpuBudget
-from koord.agent.qos.cpu_evict import to_release
+from koord.agent.qos.cpu_evict import order_of, to_release
 from koord.agent.qos.cpu_suppress import BestEffortLimits, cpu_count, quota_us
 from koord.api.configuration.slo_defaults import THRESHOLD_STRATEGY
 from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
@@ -199,7 +199,9 @@ def test_batch_is_evicted_for_what_the_agent_would_release(
     leaving = []
     for row in sorted(
         range(len(pods)),
-        key=lambda row: (-columns.pods.used_milli[row] / columns.pods.request_milli[row], row),
+        key=lambda row: order_of(
+            0, float(columns.pods.used_milli[row]), float(columns.pods.request_milli[row]), f"{row:03}"
+        ),
     ):
         if released >= need:
             break
