@@ -3,7 +3,7 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { call, Failure, me, post, useLoaded } from "./api";
 import { clock, cores, count, gib, plural } from "./format";
 import { listen } from "./live";
@@ -19,15 +19,19 @@ export interface Wanted {
 
 type Stage =
   | { is: "form"; wanted: Wanted }
-  | { is: "preview"; wanted: Wanted; preview: Preview | null; changed: string[] }
+  /** Previews of one number are of one dialog. */
+  | { is: "preview"; number: number; wanted: Wanted; preview: Preview | null; changed: string[] }
   | { is: "act"; act: Act };
 
+/** Where a value is set that differs between nodes. */
+const SEVERAL = "several places";
 const stage = signal<Stage | null>(null);
 const FORMS = new Set<ActName>(["thresholds", "policy"]);
 
 export const begin = (wanted: Wanted): void => {
-  stage.value = FORMS.has(wanted.act) ? { is: "form", wanted } : { is: "preview", wanted, preview: null, changed: [] };
+  stage.value = FORMS.has(wanted.act) ? { is: "form", wanted } : { is: "preview", number: ++dialogs, wanted, preview: null, changed: [] };
 };
+let dialogs = 0;
 const close = (): void => void (stage.value = null);
 
 /** A button for an act. Without the rights it says which are missing, and the command for those who have them. */
@@ -52,7 +56,7 @@ export function ActButton(props: Wanted & { children: ComponentChildren; main?: 
 export async function undo(id: string): Promise<void> {
   try {
     const preview = await post<Preview>(`acts/${encodeURIComponent(id)}/undo`, {});
-    stage.value = { is: "preview", wanted: { act: preview.act, scope: preview.scope, settings: preview.settings }, preview, changed: [] };
+    stage.value = { is: "preview", number: ++dialogs, wanted: { act: preview.act, scope: preview.scope, settings: preview.settings }, preview, changed: [] };
   } catch (error) {
     if (error instanceof Failure) say(`${error.object}: ${error.why}`);
   }
@@ -71,7 +75,7 @@ export function ActDialog(): JSX.Element | null {
   if (!now) return null;
   return (
     <Dialog label={now.is === "act" ? "Progress" : "Preview"} onClose={close}>
-      {now.is === "form" ? <Form key={now.wanted.act} wanted={now.wanted} /> : now.is === "preview" ? <Previewed stage={now} /> : <Progress key={now.act.id} act={now.act} />}
+      {now.is === "form" ? <Form key={now.wanted.act} wanted={now.wanted} /> : now.is === "preview" ? <Previewed key={now.number} stage={now} /> : <Progress key={now.act.id} act={now.act} />}
     </Dialog>
   );
 }
@@ -110,7 +114,7 @@ function Form({ wanted }: { wanted: Wanted }): JSX.Element {
   const ready = policy ? !!(values.cpu || values.memory) : changed.length > 0;
   const submit = (event: Event): void => {
     event.preventDefault();
-    if (ready) stage.value = { is: "preview", wanted: { act: wanted.act, scope, settings: settingsOf() }, preview: null, changed: [] };
+    if (ready) stage.value = { is: "preview", number: ++dialogs, wanted: { act: wanted.act, scope, settings: settingsOf() }, preview: null, changed: [] };
   };
   const set = (name: string) => (event: { currentTarget: HTMLInputElement | HTMLSelectElement }) => setValues({ ...values, [name]: event.currentTarget.value });
   return (
@@ -131,8 +135,9 @@ function Form({ wanted }: { wanted: Wanted }): JSX.Element {
           data.thresholds.map((threshold) => (
             <label class="field" key={threshold.name}>
               <span>
-                {threshold.title} ({threshold.unit}, {threshold.minimum} to {threshold.maximum}); now {threshold.value ?? "not the same everywhere"}
-                {threshold.setIn && `, set in ${threshold.setIn}`}
+                {threshold.title} ({threshold.unit}, {threshold.minimum} to {threshold.maximum}). Now{" "}
+                {threshold.value ?? (threshold.setIn === SEVERAL ? "not the same everywhere" : "no limit")}
+                {threshold.setIn !== SEVERAL && (threshold.setIn === "default" ? ", the default" : `, set in ${threshold.setIn}`)}
               </span>
               <input
                 type="number"
@@ -207,16 +212,21 @@ function Previewed({ stage: now }: { stage: Extract<Stage, { is: "preview" }> })
   const [why, setWhy] = useState("");
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
+  const shown = useRef(now);
+  shown.current = now;
   const whole = !wanted.scope.nodes?.length && !wanted.scope.pod && !wanted.scope.feature;
   const choosesScope = whole && (wanted.act === "colocation-off" || wanted.act === "colocation-on");
   const settings = useLoaded<Settings>(choosesScope ? "settings" : null);
 
   const load = async (evict: boolean, scope: Scope = wanted.scope): Promise<void> => {
+    // A dialog that was closed in the meantime stays closed.
+    const isShown = (): boolean => stage.peek() === shown.current;
     setBusy(true);
     setFailure(null);
     const request: PreviewRequest = { act: wanted.act, scope, evict, settings: wanted.settings ?? {} };
     try {
       const loaded = await post<Preview>("previews", request);
+      if (!isShown()) return;
       stage.value = { ...now, wanted: { ...wanted, scope }, preview: loaded, changed: [] };
     } catch (error) {
       if (error instanceof Failure) setFailure(error);
@@ -234,7 +244,7 @@ function Previewed({ stage: now }: { stage: Extract<Stage, { is: "preview" }> })
     setFailure(null);
     try {
       const act = await post<Act>("acts", { preview: preview.id, typed, why }, { "Idempotency-Key": preview.id });
-      stage.value = { is: "act", act };
+      if (stage.peek() === shown.current) stage.value = { is: "act", act };
       return;
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
@@ -340,7 +350,7 @@ function Effects({ preview }: { preview: Preview }): JSX.Element {
   const rows: [ComponentChildren, ComponentChildren][] = [];
   if (preview.takenBackMilli || preview.takenBackBytes) rows.push(["Lent, taken back at once", `${cores(preview.takenBackMilli)} cores, ${gib(preview.takenBackBytes)} GiB`]);
   if (preview.nodesInAll) rows.push([<Names names={preview.nodes} inAll={preview.nodesInAll} />, plural(preview.nodesInAll, "node")]);
-  for (const change of preview.changes) rows.push([<span class="mono small">{change.field}</span>, `${change.before || "not set"} → ${change.after || "not set"}`]);
+  for (const change of preview.changes) rows.push([<span class="mono small">{change.field}</span>, <span class="mono small">{`${change.before || "not set"} → ${change.after || "not set"}`}</span>]);
   if (preview.podsThatGo.length) rows.push([<Names names={preview.podsThatGo.map((pod) => pod.pod)} />, `${plural(preview.podsThatGo.length, "pod")} evicted`]);
   if (preview.podsThatStayInAll) rows.push([<Names names={preview.podsThatStay} inAll={preview.podsThatStayInAll} />, `${plural(preview.podsThatStayInAll, "batch pod")} stay`]);
   if (preview.podsSparedInAll) rows.push([<Names names={preview.podsSpared} inAll={preview.podsSparedInAll} />, `${count(preview.podsSparedInAll)} of the cluster spared`]);

@@ -18,7 +18,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.protocol.annotations.load import EVICT_REASON, JOB_CREATED_BY
 from koord.api.text.counted import counted
 from koord.api.text.selector import parse_labels
-from koord.console.shapes import Act, ActName, ActStep, PreviewRequest, Scope, Setting
+from koord.console.shapes import Act, ActName, ActStep, PreviewRequest, Scope, Setting, SettingChange
 
 PREVIEW_S: Final = 120.0
 ACT_WITHIN_S: Final = 600.0
@@ -253,6 +253,43 @@ def job_of(namespace: str, name: str, uid: str, who: str, why: str, settings: Ma
 def must_type(cluster: str, nodes: int, of: int) -> str:
     """The word that the user types to confirm; empty if the act is on few nodes."""
     return cluster if of and nodes * TYPED_FROM > of and nodes > 1 else ""
+
+
+def changed_fields(where: str, before: str, after: str) -> list[SettingChange]:
+    """The fields that differ between two JSON texts, each with both values; the texts if they are no objects."""
+    was, will_be = _fields(before), _fields(after)
+    if was is None or will_be is None:
+        return [SettingChange(field=where, before=before, after=after)] if before != after else []
+    names = [*was, *(name for name in will_be if name not in was)]
+    return [
+        SettingChange(field=f"{where}: {name}", before=was.get(name, ""), after=will_be.get(name, ""))
+        for name in names
+        if was.get(name) != will_be.get(name)
+    ]
+
+
+def _fields(text: str) -> dict[str, str] | None:
+    """Paths of values, such as `nodeConfigs[0].enable`. Items with names are told apart by them."""
+    if not text:
+        return {}
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    fields: dict[str, str] = {}
+
+    def walk(path: str, part: Any) -> None:
+        if isinstance(part, dict) and part:
+            for name, inner in part.items():
+                walk(f"{path}.{name}" if path else str(name), inner)
+        elif isinstance(part, list) and part and all(isinstance(item, dict) for item in part):
+            for number, item in enumerate(part):
+                walk(f"{path}[{item.get('name') or number}]", item)
+        else:
+            fields[path] = part if isinstance(part, str) else msgspec.json.encode(part).decode()
+
+    walk("", value)
+    return fields
 
 
 def differences(agreed: Basis, now: Basis) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ def _node_sentence(name: str, ready: bool, stale: str, why_off: str, cpu: shapes
     if used > BUSY_PERMILLE:
         level = "warning"
     if why_off:
-        return level, f"{name} is at {percent(used)}, and its lending is off: {why_off}."
+        return level, f"{name} is at {percent(used)} and lends nothing: {why_off}."
     asked = cpu.asked.batch + cpu.asked.mid
     if cpu.held_back:
         may = max(0, asked - cpu.held_back)

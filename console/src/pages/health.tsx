@@ -5,6 +5,8 @@ import { Attentions, Card, Command, Empty, Freshness, Head, Panel, Triangle } fr
 import type { HealthAnswer } from "../shapes";
 import { useOverview } from "./overview";
 
+const isBad = (answer: HealthAnswer): boolean => answer.status.checks.some((check) => !check.ok);
+
 export function Health(): JSX.Element {
   const loaded = useLoaded<HealthAnswer>("health", 10);
   const { data: overview } = useOverview();
@@ -44,7 +46,7 @@ export function Health(): JSX.Element {
                   <tr>
                     <th style={{ width: "24%" }}>Check</th>
                     <th>What</th>
-                    <th class={answer.status.checks.some((each) => !each.ok) ? "" : "unseen"}>How to mend it</th>
+                    {isBad(answer) && <th>How to mend it</th>}
                   </tr>
                 </thead>
                 <tbody>
@@ -60,11 +62,13 @@ export function Health(): JSX.Element {
                         ))}
                         {check.ok && <span class="dim">passes</span>}
                       </td>
-                      <td class={answer.status.checks.some((each) => !each.ok) ? "dim" : "unseen"}>
-                        {check.problems.map((problem) => (
-                          <div key={problem.how}>{problem.how}</div>
-                        ))}
-                      </td>
+                      {isBad(answer) && (
+                        <td class="dim">
+                          {check.problems.map((problem) => (
+                            <div key={problem.how}>{problem.how}</div>
+                          ))}
+                        </td>
+                      )}
                     </tr>
                   ))}
                 </tbody>

@@ -59,7 +59,7 @@ export function Node({ name }: { name: string }): JSX.Element {
               <span>
                 {coresGiven(data.capacityMilli)} CPUs, {gibGiven(data.memoryBytes.capacity)} GiB
               </span>
-              <span>{data.lendingOn ? "Lending on" : `Lending off: ${data.lendingOffWhy}`}</span>
+              <span>{data.lendingOn ? "Lending on" : "Lending off"}</span>
               {data.cordoned && <span>Cordoned</span>}
               {!data.ready && <span>Not ready</span>}
             </>
@@ -167,7 +167,7 @@ function Bands({ data }: { data: NodeDetail }): JSX.Element {
           {(series) =>
             series.prod.length < 2 ? (
               <div style={{ minHeight: "260px" }}>
-                <Empty title="Too little was seen yet">The console keeps a figure of each node every minute. The table below has the newest.</Empty>
+                <Empty title="There is no course yet">The console keeps a figure of each node for every minute, and it started less than two minutes ago.</Empty>
               </div>
             ) : (
               <BandChart series={series} height={236} line={line} held note={sourceOf(series)} onRead={setText} />

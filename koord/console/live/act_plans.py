@@ -23,7 +23,7 @@ from koord.api.text.counted import counted
 from koord.api.text.quantity import QuantityError, value
 from koord.api.text.selector import LabelMatcher, parse_labels
 from koord.console import acts
-from koord.console.acts import ActError, Affected, Choice, policy_choices
+from koord.console.acts import ActError, Affected, Choice, changed_fields, policy_choices
 from koord.console.live.commands import Commands
 from koord.console.live.guard import Refused
 from koord.console.live.viewers import Viewer
@@ -181,7 +181,7 @@ class Planner:
             pods_spared=planned.spared,
             budgets=await self._budgets(goes),
             changes=changes,
-            cannot_be_undone=f"{counted(len(goes), 'evicted pod')} would not come back by itself" if goes else "",
+            cannot_be_undone="undo does not bring evicted pods back; their controllers create new ones" if goes else "",
             undo=PreviewRequest(act="colocation-off" if on else "colocation-on", scope=request.scope),
             notes=[*filter(None, (planned.manager,)), *still_off[:5]],
         )
@@ -198,12 +198,7 @@ class Planner:
                 after = node_annotation(node.metadata.annotations, on=on)
                 where = f"node {node.metadata.name}"
                 basis[where] = Affected("node", f"{node.metadata.uid} {before or ''}")
-                if after != before:
-                    changes.append(
-                        SettingChange(
-                            field=f"{where}: {COLOCATION_STRATEGY.key}", before=before or "", after=after or ""
-                        )
-                    )
+                changes += changed_fields(f"{where}: annotation colocation-strategy", before or "", after or "")
             return changes, basis
         data = await policies.stored(self.client)
         listed = await colocation.nodes_of(self.client, scope)
@@ -211,9 +206,7 @@ class Planner:
         basis = {f"node {node.metadata.name}": Affected("node", node.metadata.uid) for node in listed}
         basis[f"ConfigMap {CONFIG}"] = Affected("setting", data.get(COLOCATION, ""))
         before_text = data.get(COLOCATION, "")
-        if after_text == before_text:
-            return [], basis
-        return [SettingChange(field=f"{CONFIG}: {COLOCATION}", before=before_text, after=after_text)], basis
+        return changed_fields(COLOCATION, before_text, after_text), basis
 
     async def _budgets(self, pods: Sequence[PreviewPod]) -> dict[str, str]:
         """Which evictions a disruption budget refuses at this time: each is asked for without being done."""

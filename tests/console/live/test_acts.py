@@ -87,7 +87,7 @@ def test_only_the_pods_that_were_shown_are_evicted(served: Served) -> None:
     preview = operator.preview("colocation-off", {"nodes": ["n2"]}, evict=True)
     assert [one["pod"] for one in preview["podsThatGo"]] == ["shop/short-1"]
     assert preview["verb"] == "Evict 1 pod"
-    assert "not come back" in preview["cannotBeUndone"]
+    assert "does not bring evicted pods back" in preview["cannotBeUndone"]
     create(served, pod("short-2", "n2", batch=True))
     changed = operator.confirm(preview, 409)
     assert changed["differences"] == ["shop/short-2 would be evicted, too"]
