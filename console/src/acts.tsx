@@ -236,6 +236,9 @@ function Previewed({ stage: now }: { stage: Extract<Stage, { is: "preview" }> })
   useEffect(() => {
     if (!preview) void load(false);
   }, [wanted.act]);
+  const cancel = useRef<HTMLButtonElement>(null);
+  // The dialog opened before there was a preview: what agrees must not be what has the focus.
+  useEffect(() => cancel.current?.focus(), [!preview]);
 
   const confirm = async (event: Event): Promise<void> => {
     event.preventDefault();
@@ -324,7 +327,7 @@ function Previewed({ stage: now }: { stage: Extract<Stage, { is: "preview" }> })
             Also evict the pods that use what is lent
           </label>
         )}
-        <button class="button" type="button" onClick={close} autofocus>
+        <button class="button" type="button" onClick={close} ref={cancel}>
           Cancel
         </button>
         <button class="button main" type="submit" disabled={!ready}>
@@ -388,18 +391,13 @@ function Effects({ preview }: { preview: Preview }): JSX.Element {
 const DONE: Record<string, string> = { waiting: "waits", running: "…", done: "✓ done", failed: "△ failed" };
 
 function Progress({ act: first }: { act: Act }): JSX.Element {
-  const [act, setAct] = useState(first);
-  useEffect(() => {
-    const end = listen(`act/${act.id}`, (data) => {
-      const next = data as Act;
-      setAct(next);
-      said.value = next.sentence;
-    });
-    // What happened before the stream was there.
-    void call<Act>(`acts/${encodeURIComponent(act.id)}`).then(setAct, () => undefined);
-    return end;
-  }, []);
+  const [heard, setHeard] = useState<Act | null>(null);
+  useEffect(() => listen(`act/${first.id}`, (data) => setHeard(data as Act)), []);
+  // What happened before the stream was there, or while it was away.
+  const loaded = useLoaded<Act>(heard && heard.state !== "running" ? null : `acts/${encodeURIComponent(first.id)}`, 2);
+  const act = heard && heard.state !== "running" ? heard : loaded.data && loaded.data.state !== "running" ? loaded.data : (heard ?? loaded.data ?? first);
   const running = act.state === "running";
+  useEffect(() => void (said.value = act.sentence), [act.sentence]);
   return (
     <>
       <div class="inside">

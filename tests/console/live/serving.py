@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +57,9 @@ class Cluster:
             async with Client(locate(str(self.kubeconfig))) as client:
                 return await work(client)
 
-        return asyncio.run(go())
+        # In a thread of its own: tests with a browser have a loop already.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(lambda: asyncio.run(go())).result()
 
     def token(self, account: str, namespace: str = "") -> str:
         body = json.dumps({"spec": {"expirationSeconds": 3600}}).encode()
