@@ -3,7 +3,7 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { call, Failure, me, post, useLoaded } from "./api";
 import { clock, cores, count, gib, plural } from "./format";
 import { listen } from "./live";
@@ -238,7 +238,7 @@ function Previewed({ stage: now }: { stage: Extract<Stage, { is: "preview" }> })
   }, [wanted.act]);
   const cancel = useRef<HTMLButtonElement>(null);
   // The dialog opened before there was a preview: what agrees must not be what has the focus.
-  useEffect(() => cancel.current?.focus(), [!preview]);
+  useLayoutEffect(() => cancel.current?.focus(), [!preview]);
 
   const confirm = async (event: Event): Promise<void> => {
     event.preventDefault();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
 from pathlib import Path
 
@@ -52,3 +53,10 @@ def test_the_types_are_those_of_the_answers() -> None:
 
 def test_the_lock_file_names_no_registry() -> None:
     assert "resolved" not in (SOURCES / LOCK).read_text()
+
+
+def test_the_pictures_of_the_tour_are_small_and_shown() -> None:
+    page = (ROOT / "docs" / "console.md").read_text()
+    pictures = sorted((ROOT / "docs" / "pictures").glob("*.png"))
+    assert {f"pictures/{picture.name}" for picture in pictures} == set(re.findall(r"\]\((pictures/[^)]+)\)", page))
+    assert sum(picture.stat().st_size for picture in pictures) < 1_500_000

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,18 +15,20 @@ import pytest
 import pytest_asyncio
 
 from tests.browser import Page, opened
-from tests.console.demo import Demo, demo
+from tests.console.demo import NODES, Demo, demo
 from tests.console.packages import installed
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 DESK, PHONE = 1280, 390
 NODE = "hollow-0001"
+PICTURES = os.environ.get("KOORD_PICTURES")
+"""A folder for the pictures of the tour, as docs/pictures has them: of more nodes, which takes longer."""
 PAGES = ("/", "/pending", "/nodes", f"/nodes/{NODE}", "/services", "/quotas", "/changes", "/worth", "/health")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    with demo(tmp_path_factory.mktemp("console")) as running:
+    with demo(tmp_path_factory.mktemp("console"), 50 if PICTURES else NODES) as running:
         yield running
 
 
@@ -165,3 +170,56 @@ async def test_without_a_session_the_page_says_how_to_get_in(cluster: Demo, tmp_
         await page.write("not-a-token")
         await page.press("Enter")
         await page.until("document.body.innerText.includes('does not accept it')")
+
+
+async def test_a_tour_from_the_overview_to_a_pod_and_a_preview(page: Page, cluster: Demo) -> None:
+    """The way of docs/console.md. With KOORD_PICTURES it takes the pictures there, once there is a course to see."""
+    await shown(page, cluster.address + "/")
+    await page.until("koordMap.ms > 0")
+    if PICTURES:
+        await page.until("document.body.innerText.includes('pending') && +koordMap.ms > 0")
+        await asyncio.sleep(120)
+    await page.until("document.querySelector('.chart canvas')", 60)
+    await pictured(page, "overview", 1080)
+    for text in ("Services ready", "Lent to batch", "Needs attention", "Why pods are pending", "Tenants"):
+        assert text in await page.text()
+    await wide(page, PHONE)
+    await pictured(page, "phone", 1400)
+    await wide(page, DESK)
+    await shown(page, f"{cluster.address}/nodes/{NODE}")
+    await page.until("document.body.innerText.includes('Lent now')")
+    await themed(page, "dark")
+    await pictured(page, "node-dark", 900)
+    await themed(page, "light")
+    await page.click("button", "Turn lending off")
+    await page.until("document.querySelector('dialog .main')", 60)
+    assert "taken back at once" in await page.evaluate("document.querySelector('dialog').innerText")
+    await pictured(page, "preview", 800)
+    await page.press("Escape")
+    await page.until("!document.querySelector('dialog')")
+    await shown(page, f"{cluster.address}/pending")
+    await page.until("document.querySelector('tbody a.mono[data-row]')", 120)
+    await page.evaluate("document.querySelector('tbody a.mono[data-row]').click()")
+    await page.until("location.pathname.startsWith('/pods/')")
+    await page.until("document.querySelector('.road') && !document.querySelector('[aria-busy]')", 60)
+    await pictured(page, "pod", 1100)
+    assert "Path to a node" in await page.text()
+    assert page.complaints == []
+
+
+async def themed(page: Page, theme: str) -> None:
+    if await page.evaluate("document.documentElement.dataset.theme") != theme:
+        await page.press("t")
+        await page.until(f"document.documentElement.dataset.theme == '{theme}'")
+
+
+async def pictured(page: Page, name: str, high: int) -> None:
+    if not PICTURES:
+        return
+    narrow = await page.evaluate("innerWidth") < 600
+    width = PHONE if narrow else DESK
+    await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=high, deviceScaleFactor=1, mobile=narrow)
+    await asyncio.sleep(1)
+    picture = await page.ask("Page.captureScreenshot", format="png")
+    await asyncio.to_thread((Path(PICTURES) / f"{name}.png").write_bytes, base64.b64decode(picture["data"]))
+    await wide(page, width)

@@ -103,6 +103,12 @@ ON_A_CLUSTER: Final[Mapping[str, tuple[Said, ...]]] = {
         re.compile(r"\(PodMigrationJob move-shop\): it was replaced by default/shop-\S+ on hollow-000\d"),
         re.compile(r"it replaces default/shop-\S+: somebody asked"),
     ),
+    "console.md": (
+        "console: http://127.0.0.1:",
+        'deployment "report" successfully rolled out',
+        "No pod is pending.",
+        "hollow-0001 lends batch-cpu",
+    ),
     "what-was-it-worth.md": ("jobs/deployment/report", "nodes offered "),
     "record-a-cluster.md": (
         re.compile(r"recorded \d+s with \d+ pods in history"),

@@ -36,9 +36,7 @@ async def browser(served: Served, tmp_path_factory: pytest.TempPathFactory) -> A
 async def signed_in(served: Served, account: str, folder: Path) -> AsyncIterator[Page]:
     async with opened(served.url, folder) as page:
         await page.until("document.querySelector('input[type=password]')")
-        await page.ask(
-            "Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False
-        )
+        await page.ask("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
         await page.click("input[type=password]")
         await page.write(served.cluster.token(account))
         await page.press("Enter")
@@ -81,7 +79,7 @@ async def test_a_node_is_switched_off_and_the_way_back_is_one_button(browser: Pa
     await page.click("button", "Turn lending off")
     text = await previewed(page)
     assert "6.0 cores, 20.0 GiB" in text
-    assert await page.evaluate("document.activeElement.textContent") == "Cancel"
+    await page.until("document.activeElement.textContent == 'Cancel'")
     await typed(page, "Why", "a disk is swapped")
     await page.click("dialog .main", "Turn lending off")
     await ended(page)
