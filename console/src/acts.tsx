@@ -355,7 +355,7 @@ function Effects({ preview }: { preview: Preview }): JSX.Element {
   if (preview.nodesInAll) rows.push([<Names names={preview.nodes} inAll={preview.nodesInAll} />, plural(preview.nodesInAll, "node")]);
   for (const change of preview.changes) rows.push([<span class="mono small">{change.field}</span>, <span class="mono small">{`${change.before || "not set"} → ${change.after || "not set"}`}</span>]);
   if (preview.podsThatGo.length) rows.push([<Names names={preview.podsThatGo.map((pod) => pod.pod)} />, `${plural(preview.podsThatGo.length, "pod")} evicted`]);
-  if (preview.podsThatStayInAll) rows.push([<Names names={preview.podsThatStay} inAll={preview.podsThatStayInAll} />, `${plural(preview.podsThatStayInAll, "batch pod")} stay`]);
+  if (preview.podsThatStayInAll) rows.push([<Names names={preview.podsThatStay} inAll={preview.podsThatStayInAll} />, preview.podsThatStayInAll === 1 ? "1 batch pod stays" : `${plural(preview.podsThatStayInAll, "batch pod")} stay`]);
   if (preview.podsSparedInAll) rows.push([<Names names={preview.podsSpared} inAll={preview.podsSparedInAll} />, `${count(preview.podsSparedInAll)} of the cluster spared`]);
   for (const [pod, reason] of Object.entries(preview.budgets)) rows.push([<span class="mono small">{pod}</span>, reason]);
   const { whatIf, history } = preview;

@@ -269,7 +269,7 @@ def changed_fields(where: str, before: str, after: str) -> list[SettingChange]:
 
 
 def _fields(text: str) -> dict[str, str] | None:
-    """Paths of values, such as `nodeConfigs[0].enable`. Items with names are told apart by them."""
+    """Values by path, as in `nodeConfigs[0].enable`. An item with a name has it in its path."""
     if not text:
         return {}
     try:

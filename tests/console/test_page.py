@@ -184,7 +184,7 @@ async def test_a_tour_from_the_overview_to_a_pod_and_a_preview(page: Page, clust
     for text in ("Services ready", "Lent to batch", "Needs attention", "Why pods are pending", "Tenants"):
         assert text in await page.text()
     await wide(page, PHONE)
-    await pictured(page, "phone", 1400)
+    await pictured(page, "phone", 1400, PHONE)
     await wide(page, DESK)
     await shown(page, f"{cluster.address}/nodes/{NODE}")
     await page.until("document.body.innerText.includes('Lent now')")
@@ -199,7 +199,7 @@ async def test_a_tour_from_the_overview_to_a_pod_and_a_preview(page: Page, clust
     await page.until("!document.querySelector('dialog')")
     await shown(page, f"{cluster.address}/pending")
     await page.until("document.querySelector('tbody a.mono[data-row]')", 120)
-    await page.evaluate("document.querySelector('tbody a.mono[data-row]').click()")
+    await page.evaluate("[...document.querySelectorAll('tbody a.mono[data-row]')].at(-1).click()")
     await page.until("location.pathname.startsWith('/pods/')")
     await page.until("document.querySelector('.road') && !document.querySelector('[aria-busy]')", 60)
     await pictured(page, "pod", 1100)
@@ -213,12 +213,11 @@ async def themed(page: Page, theme: str) -> None:
         await page.until(f"document.documentElement.dataset.theme == '{theme}'")
 
 
-async def pictured(page: Page, name: str, high: int) -> None:
+async def pictured(page: Page, name: str, high: int, width: int = DESK) -> None:
     if not PICTURES:
         return
-    narrow = await page.evaluate("innerWidth") < 600
-    width = PHONE if narrow else DESK
-    await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=high, deviceScaleFactor=1, mobile=narrow)
+    metrics = {"width": width, "height": high, "deviceScaleFactor": 1, "mobile": width == PHONE}
+    await page.ask("Emulation.setDeviceMetricsOverride", **metrics)
     await asyncio.sleep(1)
     picture = await page.ask("Page.captureScreenshot", format="png")
     await asyncio.to_thread((Path(PICTURES) / f"{name}.png").write_bytes, base64.b64decode(picture["data"]))

@@ -103,7 +103,7 @@ function Figures({ data }: { data: Answer }): JSX.Element {
   const lentUsed = cpu.used ? cpu.used.batch + cpu.used.mid : null;
   const largest = pending.groups[0];
   const countedS = data.atS - data.countedSinceAtS;
-  const moved = `and ${count(data.movedLastHour)} moved with notice`;
+  const moved = `and ${count(data.movedLastHour)} moved`;
   return (
     <div class="card strip" role="group" aria-label="Figures">
       <Figure
@@ -145,7 +145,7 @@ function Figures({ data }: { data: Answer }): JSX.Element {
         name="Evicted, last hour"
         value={count(data.evictedLastHour)}
         unit={data.evictedLastHour === 1 ? "pod" : "pods"}
-        more={countedS < 3500 ? `${moved}, in ${duration(countedS)}` : moved}
+        more={countedS < 3500 ? `${moved}, in ${duration(countedS)}` : `${moved} with notice`}
         link="/changes"
       />
     </div>

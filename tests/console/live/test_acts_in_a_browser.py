@@ -27,7 +27,7 @@ HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title=
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser(served: Served, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
-    """Of somebody who may do all."""
+    """Signed in as a user with all rights."""
     async with signed_in(served, "operator", tmp_path_factory.mktemp("browser")) as page:
         yield page
 
@@ -213,7 +213,7 @@ async def test_words_of_attackers_are_text(browser: Page, served: Served) -> Non
         assert await page.evaluate("document.querySelectorAll('img').length") == 0, path
         assert await page.evaluate("document.title") != "taken", path
     await shown(page, served, "/changes")
-    assert "<img src=x" in await page.text(), "it is shown as it is"
+    assert "<img src=x" in await page.text(), "it is shown as text"
     served.cluster.ask(lambda api: api.delete(kinds.PODS, "hostile", namespace="shop", grace_s=0))
 
 

@@ -68,6 +68,7 @@ BENCHES: Final[Mapping[str, Bench]] = {
     "admission": Bench("koord_bench.admission", "webhook requests and rules"),
     "agent": Bench("koord_bench.agent", "a round of the node agent on a busy node"),
     "recommend": Bench("koord_bench.recommend", "are recommended requests enough? Back-tested on a trace"),
+    "console": Bench("koord_bench.console", "the console on thousands of nodes: CPU, memory and size of its answers"),
     "manager": Bench("koord_bench.manager", "what nodes lend, on thousands of nodes"),
     "runtime": Bench("koord_bench.runtime", "what the runtime proxy adds to a call, and its memory"),
     "yarn": Bench("koord_bench.yarn", "one round of the YARN operator on thousands of nodes"),
