@@ -116,6 +116,12 @@ def test_a_page_that_no_listed_page_links_to_is_refused() -> None:
     assert [entry.path for entry in linked.pages()] == ["docs/a.md", "docs/parts/b.md"]
 
 
+def test_a_row_may_have_several_pages_below_a_bold_row_that_groups_them() -> None:
+    index = "# All\n\n## One\n\n| page | x |\n| --- | --- |\n| **More** | |\n| From [A](a.md), [B](b.md) | how |\n"
+    (section,) = contents({"docs/README.md": index, "docs/a.md": "# From A\n", "docs/b.md": "# From B\n"}).sections
+    assert [(entry.title, entry.group) for entry in section.entries] == [("From A", "More"), ("From B", "More")]
+
+
 @pytest.mark.browser
 async def test_people_read_it_from_a_folder_on_desk_and_phone_and_find_pages_by_keyboard(
     site: Path, tmp_path: Path

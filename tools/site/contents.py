@@ -10,7 +10,8 @@ from typing import Final
 
 HOME: Final = "README.md"
 INDEX: Final = "docs/README.md"
-_ROW: Final = re.compile(r"^\| (?:\*\*(?P<group>[^*]+)\*\*|\[(?P<title>[^\]]+)\]\((?P<target>[^)#]+)\)) \|")
+_GROUP: Final = re.compile(r"\*\*([^*]+)\*\*")
+_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def contents(pages: Mapping[str, str]) -> Contents:
     sections: list[Section] = []
     for chapter in re.split(r"^## ", pages[INDEX], flags=re.MULTILINE)[1:]:
         title, _, text = chapter.partition("\n")
-        sections.append(Section(title.strip(), tuple(_entries(text))))
+        sections.append(Section(title.strip(), tuple(_entries(text, pages))))
     listed = {entry.path for section in sections for entry in section.entries}
     rest = [path for path in pages if path not in (HOME, INDEX) and path not in listed]
     sections = [
@@ -68,15 +69,19 @@ def contents(pages: Mapping[str, str]) -> Contents:
     return Contents(tuple(sections))
 
 
-def _entries(text: str) -> Iterator[Entry]:
+def _entries(text: str, pages: Mapping[str, str]) -> Iterator[Entry]:
+    """The links in the first cell of each row. Of several, each page says its own title."""
     group = ""
     for line in text.splitlines():
-        if (row := _ROW.match(line)) is None:
+        if not line.startswith("| "):
             continue
-        if row["group"]:
-            group = row["group"]
-        else:
-            yield Entry(posixpath.normpath(posixpath.join("docs", row["target"])), row["title"], group)
+        cell = line.split("|")[1].strip()
+        links_of_row = _LINK.findall(cell)
+        if (heading := _GROUP.fullmatch(cell)) is not None:
+            group = heading[1]
+        for title, target in links_of_row:
+            path = posixpath.normpath(posixpath.join("docs", target))
+            yield Entry(path, title if len(links_of_row) == 1 else title_of(pages[path]), group)
 
 
 def _with_children(entry: Entry, rest: Sequence[str], pages: Mapping[str, str]) -> Entry:
