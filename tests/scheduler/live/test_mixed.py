@@ -17,6 +17,7 @@ import pytest
 from koord.api.kinds import NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
+from koord.kube.locate import locate
 from koord.scheduler.core.entity import Where
 from koord.scheduler.live.run import Runner
 from koord_chaos.invariants.invariant import violations
@@ -30,12 +31,15 @@ from koord_chaos.stories.features import ALL
 from koord_chaos.stories.memory import World, in_full, in_words
 from koord_chaos.stories.script import NAMESPACE, OTHER_NAMESPACE, Script, priority_classes
 from koord_minicluster.up.bootstrap import bootstrap
+from tests.control_plane import ControlPlane
 from tests.scheduler.live.embedded import serving
 from tests.scheduler.live.witness import following
 from tests.waiting import eventually
 
 STORIES = int(os.environ.get("KOORD_STORIES", "1"))
 ACTIONS = 30
+FEATURES = tuple(feature for feature in ALL if feature.name != "overhead")
+"""A server takes overhead only with a RuntimeClass."""
 QUIET = (Where.UNSCHEDULABLE, Where.GATED)
 
 
@@ -44,7 +48,7 @@ class Story:
 
     def __init__(self, client: Client, seed: int) -> None:
         self.client, self.seed = client, seed
-        self.script, self.witness = Script(Dice(seed), ALL), Witness()
+        self.script, self.witness = Script(Dice(seed), FEATURES), Witness()
         self.lines: list[str] = []
         self._running = AsyncExitStack()
         self._runner: Runner | None = None
@@ -146,8 +150,21 @@ def _manifests(things: dict[Kind[Any], list[Any]]) -> Has:
 @pytest.mark.parametrize("seed", range(STORIES))
 async def test_whatever_happens_on_a_server_everybody_gets_what_is_theirs(seed: int, tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
-        await bootstrap(client)
-        for namespace in (NAMESPACE, OTHER_NAMESPACE):
-            with suppress(AlreadyExists):
-                await client.create(NAMESPACES, {"metadata": {"name": namespace}})
-        await Story(client, seed).play()
+        await _play_on(client, seed)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("seed", range(STORIES))
+async def test_whatever_happens_on_a_real_control_plane_everybody_gets_what_is_theirs(seed: int) -> None:
+    flags = ("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",)
+    with ControlPlane(*flags) as plane:
+        async with Client(locate(str(plane.kubeconfig))) as client:
+            await _play_on(client, seed)
+
+
+async def _play_on(client: Client, seed: int) -> None:
+    await bootstrap(client)
+    for namespace in (NAMESPACE, OTHER_NAMESPACE):
+        with suppress(AlreadyExists):
+            await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+    await Story(client, seed).play()

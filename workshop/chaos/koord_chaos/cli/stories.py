@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -56,7 +57,11 @@ class Failure:
     "--repeat", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
     help="Play the story that a failed run left.",
 )  # fmt: skip
-def stories(seeds: range, jobs: int, repeat: Path | None) -> int:
+@click.option(
+    "--record", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Append a line of JSON for each part of the seeds.",
+)  # fmt: skip
+def stories(seeds: range, jobs: int, repeat: Path | None, record: Path | None) -> int:
     """Play stories in memory and print those that break a promise; exit code 1 if there are any.
 
     A story that breaks a promise is shortened, and written into a file that --repeat plays again.
@@ -65,8 +70,12 @@ def stories(seeds: range, jobs: int, repeat: Path | None) -> int:
         return _repeat(repeat)
     broken = played = 0
     with Progress() as progress:
-        for number, failures in _play_all(seeds, jobs):
-            played += number
+        for part, failures in _play_all(seeds, jobs):
+            played += len(part)
+            if record is not None:
+                played_part = {"first": part.start, "end": part.stop, "broken": len(failures)}
+                with record.open("a") as file:
+                    file.write(json.dumps(played_part) + "\n")
             progress.say(f"{played} of {len(seeds)} stories, {broken} broken")
             for failure in failures:
                 broken += 1
@@ -77,13 +86,13 @@ def stories(seeds: range, jobs: int, repeat: Path | None) -> int:
     return int(bool(broken))
 
 
-def _play_all(seeds: range, jobs: int) -> Iterator[tuple[int, list[Failure]]]:
+def _play_all(seeds: range, jobs: int) -> Iterator[tuple[range, list[Failure]]]:
     parts = [seeds[i : i + AT_ONCE] for i in range(0, len(seeds), AT_ONCE)]
     if jobs == 1 or len(parts) == 1:
-        yield from ((len(part), _play_some(part)) for part in parts)
+        yield from ((part, _play_some(part)) for part in parts)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from zip(map(len, parts), pool.map(_play_some, parts), strict=True)
+        yield from zip(parts, pool.map(_play_some, parts), strict=True)
 
 
 def _play_some(seeds: range) -> list[Failure]:

@@ -223,8 +223,10 @@ def _has_more_containers(dice: Dice, wish: Wish) -> None:
     if dice.chance(0.5):
         first["restartPolicy"] = "Always"
     wish["spec"]["initContainers"] = [first]
-    if dice.chance(0.2):
-        wish["spec"]["overhead"] = {"cpu": "250m"}
+
+
+def _has_overhead(dice: Dice, wish: Wish) -> None:
+    wish["spec"]["overhead"] = {"cpu": dice.one(("250m", "1"))}
 
 
 # Gates, budgets, roll-outs.
@@ -442,6 +444,7 @@ ALL: Final[tuple[Feature, ...]] = (
     Feature("spread", chance=0.05, asks=_spreads),
     Feature("host-ports", chance=0.06, asks=_takes_a_port),
     Feature("init-containers", chance=0.06, asks=_has_more_containers),
+    Feature("overhead", chance=0.03, asks=_has_overhead),
     Feature("gates", 3, _gate_opens, 0.06, _is_gated),
     Feature("budgets", 2, _budget_changes),
     Feature("services", 4, _service_comes),

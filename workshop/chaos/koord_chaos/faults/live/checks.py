@@ -77,15 +77,15 @@ class Judge:
         self._witness = Witness()
 
     async def violations(self) -> list[str]:
-        moment = self._witness.look(self._places.at_most(await objects(self._client)))
+        moment = self._witness.look(self._places.at_best(await objects(self._client)))
         broken = found_in(moment)
         if broken:
             await asyncio.sleep(LOOK_AGAIN_S)
-            listed = self._places.at_most(await objects(self._client))
+            listed = self._places.at_best(await objects(self._client))
             later = Moment(listed, new=moment.new, node_by_uid=moment.earlier)
             again = found_in(later)
             broken = [violation for violation in broken if violation in again]
-        self._places.forget_amounts()
+        self._places.forget()
         broken += [] if self._ledger is None else self._ledger.violations()
         return broken + self._places.bound_twice() + self._load.notes.lost(await self._load.stored_notes())
 

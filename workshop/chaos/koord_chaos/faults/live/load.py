@@ -64,6 +64,7 @@ class Notes:
 
 class Load:
     def __init__(self, client: Client, seed: int) -> None:
+        self.seed = seed
         self._client, self._dice = client, random.Random(f"load/{seed}")
         self._number, self._stopped = 0, False
         self.notes = Notes()

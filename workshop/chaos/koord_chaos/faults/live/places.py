@@ -33,6 +33,9 @@ class Places:
         self._disturbed: set[str] = set()
         self._most: dict[tuple[str, str], dict[str, str | int | float]] = {}
         self._now: dict[tuple[str, str], Amounts] = {}
+        self._tainted: dict[str, frozenset[str]] = {}
+        self._always: dict[str, frozenset[str]] = {}
+        "Taints that a node had all the time since they were last forgotten."
         self.pods: Informer[Pod] = Informer(client, PODS)
         self.pods.add_handler(self._pod)
         self.nodes: Informer[Node] = Informer(client, NODES)
@@ -61,6 +64,9 @@ class Places:
 
     def _node(self, delta: Delta[Node]) -> None:
         self._has("Node", delta.key, {} if delta.new is None else dict(delta.new.status.allocatable))
+        taints = frozenset[str]() if delta.new is None else frozenset(taint.key for taint in delta.new.spec.taints)
+        self._tainted[delta.key] = taints
+        self._always[delta.key] = self._always.get(delta.key, taints) & taints
 
     def _quota(self, delta: Delta[ElasticQuota]) -> None:
         self._has("ElasticQuota", delta.key, {} if delta.new is None else dict(delta.new.spec.max or {}))
@@ -72,9 +78,9 @@ class Places:
             if name not in most or quantity(amount) > quantity(most[name]):
                 most[name] = amount
 
-    def at_most(self, objects: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-        """The same objects with the most that was there since amounts were last forgotten: a pod was bound by what
-        there was at the time."""
+    def at_best(self, objects: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+        """The same objects with the most amounts and the fewest taints since `forget`: a pod was bound by what there
+        was at the time."""
         return {kind: [self._raised(kind, manifest) for manifest in manifests] for kind, manifests in objects.items()}
 
     def _raised(self, kind: str, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -82,10 +88,16 @@ class Places:
         if not most:
             return manifest
         part, name = PATHS[kind]
+        if kind == "Node" and manifest["spec"].get("taints"):
+            always = self._always.get(key_of(manifest), frozenset())
+            taints = [taint for taint in manifest["spec"]["taints"] if taint["key"] in always]
+            manifest = {**manifest, "spec": {**manifest["spec"], "taints": taints}}
         amounts = {**(manifest.get(part, {}).get(name) or {}), **most}
         return {**manifest, part: {**manifest.get(part, {}), name: amounts}}
 
-    def forget_amounts(self) -> None:
+    def forget(self) -> None:
+        """What was before counts no more."""
+        self._always = dict(self._tainted)
         self._most = {place: dict(amounts) for place, amounts in self._now.items()}
 
     def bound_twice(self) -> list[str]:

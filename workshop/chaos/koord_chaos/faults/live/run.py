@@ -27,6 +27,7 @@ from koord_chaos.faults.live.injectors import injected
 from koord_chaos.faults.live.load import Load
 from koord_chaos.faults.live.own_cluster import OwnCluster
 from koord_chaos.faults.live.places import watching
+from koord_chaos.faults.live.virtual_cluster import VirtualCluster
 from koord_chaos.faults.recovery import Recovery
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,8 @@ class Outcome(msgspec.Struct, frozen=True):
     violations: tuple[str, ...]
     memory_mib: Mapping[str, int] = {}
     "What each component uses at the end of the round."
+    seed: int = 0
+    virtual: bool = False
 
 
 class Chaos:
@@ -74,7 +77,16 @@ class Chaos:
         if works_after_s is None:
             violations.append(f"the cluster does not work {WITHIN_S:.0f} s after the last fault: {why}")
         violations += await self._judged()
-        return Outcome(number, faults, tuple(recoveries), works_after_s, tuple(violations), await self._memory())
+        return Outcome(
+            number,
+            faults,
+            tuple(recoveries),
+            works_after_s,
+            tuple(violations),
+            await self._memory(),
+            self.load.seed,
+            isinstance(self._cluster, VirtualCluster),
+        )
 
     async def _one(self, fault: Fault) -> Recovery:
         await asyncio.sleep(fault.at_s)
@@ -135,4 +147,7 @@ async def run(
             noted(outcome)
             if outcome.violations:
                 return list(outcome.violations)
-        return await running.at_rest()
+        violations = await running.at_rest()
+        if violations:
+            noted(Outcome(len(rounds), (), (), None, tuple(violations), {}, seed, isinstance(cluster, VirtualCluster)))
+        return violations

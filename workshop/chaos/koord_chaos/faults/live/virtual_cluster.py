@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -138,6 +138,7 @@ async def virtual_cluster(options: OwnOptions) -> AsyncIterator[VirtualCluster]:
     """A cluster that runs, with its nodes and first objects. The event loop must be one of `virtual_time`."""
     async with AsyncExitStack() as stack:
         data = options.folder / "data"
+        stack.enter_context(_logs_in(options.folder / LOGS))
         server = await stack.enter_async_context(ApiServer(ServeOptions(data, durability="fast")))
         config = locate(str(server.kubeconfig))
         client = await stack.enter_async_context(Client(config, user_agent="koord-chaos"))
@@ -161,6 +162,23 @@ async def virtual_cluster(options: OwnOptions) -> AsyncIterator[VirtualCluster]:
             while await cluster.late() or len(await client.list(NODES)) < options.nodes:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         yield cluster
+
+
+@contextmanager
+def _logs_in(folder: Path) -> Iterator[None]:
+    """What all components log goes into one file."""
+    folder.mkdir()
+    handler, root = logging.FileHandler(folder / "components.log"), logging.getLogger()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    before, root.handlers = root.handlers, [handler]
+    level = root.level
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.handlers = before
+        root.setLevel(level)
+        handler.close()
 
 
 async def _ended(part: Part) -> None:
