@@ -187,6 +187,17 @@ def of_reservation(app: str = "web", **more: Any) -> Moment:
     return moment(owner, Reservation=[reservation(app=app, **more)])
 
 
+def selecting(kind: str) -> Moment:
+    """A pod that was allocated from a reservation of one kind, and requires a special one."""
+    owner = pod("o", labels={"app": "web"}, reservation="r")
+    owner["metadata"]["annotations"][f"{S}/reservation-affinity"] = json.dumps(
+        {"reservationSelector": {"kind": "special"}}
+    )
+    room = reservation()
+    room["metadata"]["labels"]["kind"] = kind
+    return moment(owner, Reservation=[room])
+
+
 def twice(first: str, second: str) -> Moment:
     witness = Witness()
     witness.look({"Node": [node("n"), node("m")], "Pod": [pod("p", on=first)]})
@@ -321,6 +332,7 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         ),
     ),
     "reservations": (of_reservation, lambda: of_reservation(app="db")),
+    "reservation-affinity": (lambda: selecting("special"), lambda: selecting("plain")),
     "whole-gangs": (lambda: gang(3, 3), lambda: gang(3, 2)),
     "whole-groups": (lambda: group(2), lambda: group(1)),
     "listed-owners": (lambda: Rest(of_reservation(owners=("uid-o",))), lambda: Rest(of_reservation())),

@@ -20,6 +20,7 @@ RESOURCE_SPEC: Final = "scheduling.koordinator.sh/resource-spec"
 RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
 DEVICE_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 RESERVATION_ALLOCATED: Final = "scheduling.koordinator.sh/reservation-allocated"
+RESERVATION_AFFINITY: Final = "scheduling.koordinator.sh/reservation-affinity"
 CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
 NUMA_POLICY: Final = "node.koordinator.sh/numa-topology-policy"
 GANG: Final = "gang.scheduling.koordinator.sh/name"
@@ -39,7 +40,8 @@ LENT: Final = (
     "kubernetes.io/mid-cpu",
     "kubernetes.io/mid-memory",
 )
-PROD: Final = range(9000, 10000)
+LOWER: Final = (range(3000, 4000), range(5000, 6000), range(7000, 8000))
+"""Bands of priorities below prod: free, batch, mid."""
 _SUFFIXES: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -133,7 +135,8 @@ def exclusive_cpus(manifest: Manifest) -> frozenset[int]:
 
 
 def requests_exclusive_cpus(pod: Manifest) -> bool:
-    return label(pod, QOS) in ("LSR", "LSE") and priority_of(pod) in PROD
+    """A priority outside of all bands counts as prod here."""
+    return label(pod, QOS) in ("LSR", "LSE") and not any(priority_of(pod) in band for band in LOWER)
 
 
 def devices(manifest: Manifest, *types: str) -> dict[Place, Amounts]:

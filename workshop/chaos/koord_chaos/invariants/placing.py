@@ -21,6 +21,7 @@ from koord_chaos.invariants.manifests import (
     NUMA_POLICY,
     QUOTA,
     QUOTA_PARENT,
+    RESERVATION_AFFINITY,
     RESERVATION_ALLOCATED,
     RESOURCE_SPEC,
     RESOURCE_STATUS,
@@ -331,6 +332,20 @@ def _broken_reservations(moment: Moment) -> Iterator[str]:
                 yield f"owners have {float(used[resource])} of {resource} of reservation {reserved.name}"
 
 
+def _unselected_reservations(moment: Moment) -> Iterator[str]:
+    by_uid = {uid_of(reservation): reservation for reservation in moment.objects.get("Reservation", ())}
+    for pod in moment.new_pods:
+        selector = annotation(pod, RESERVATION_AFFINITY).get("reservationSelector")
+        if not selector:
+            continue
+        allocated = annotation(pod, RESERVATION_ALLOCATED)
+        reservation = by_uid.get(allocated.get("uid", ""))
+        if not allocated:
+            yield f"{key_of(pod)} requires a reservation, and was bound without one"
+        elif reservation is not None and any(label(reservation, name) != value for name, value in selector.items()):
+            yield f"{key_of(pod)} requires a reservation with {selector}, and has {allocated.get('name')}"
+
+
 def _owns(owner: Manifest, pod: Manifest) -> bool:
     reference, controller = owner.get("object"), owner.get("controller")
     selected: Mapping[str, str] = (owner.get("labelSelector") or {}).get("matchLabels") or {}
@@ -388,5 +403,10 @@ PLACING: Final[tuple[Invariant[Moment], ...]] = (
         "Only owners are allocated from a reservation, on its node, one of them if it is for one, and within its "
         "amounts if it is restricted.",
         _broken_reservations,
+    ),
+    Invariant(
+        "reservation-affinity",
+        "A pod that requires a reservation is allocated from one that it selects.",
+        _unselected_reservations,
     ),
 )

@@ -31,7 +31,8 @@ PROMISES: Final = (
     Chapter(
         "At rest",
         "Judged by all API objects once nothing is left to do: at each rest of a story, and at the end of a run with "
-        "faults. `no-stale-figure` is judged by tests alone.",
+        "faults. `no-stale-figure` is judged on clusters of koord chaos, by what managers write after both were "
+        "killed; amounts that follow usage are left out.",
         RESTING,
     ),
     Chapter(

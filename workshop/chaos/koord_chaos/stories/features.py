@@ -19,12 +19,12 @@ from koord.api.kinds import (
     RESERVATIONS,
     Kind,
 )
-from koord_chaos.invariants.manifests import GPU_PARTITION, JOINT, PARTITION_TABLE, node_of
+from koord_chaos.invariants.manifests import GPU_PARTITION, JOINT, PARTITION_TABLE
+from koord_chaos.stories import reservation_features as reserved
 from koord_chaos.stories.actions import Action, Change, Drop, Has, Put
 from koord_chaos.stories.dice import Dice
 from koord_chaos.stories.hardware import K, gpu, rdma
 from koord_chaos.stories.script import (
-    GANG,
     NAMESPACE,
     OTHER_NAMESPACE,
     QUOTA,
@@ -32,11 +32,9 @@ from koord_chaos.stories.script import (
     Machine,
     Script,
     Wish,
-    is_leaving,
     stripped,
 )
 
-HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
 APPS: Final = ("web", "db")
 TABLE: Final = {
     "1": [{"minors": [minor]} for minor in range(4)],
@@ -137,7 +135,7 @@ def _asks_for_cards(dice: Dice, wish: Wish) -> None:
     share = dice.one(("20", "50", "100", "100", "200"))
     if dice.chance(0.4):
         share = "1"
-        said[HINT] = json.dumps({"rdma": {"vfSelector": {}}})
+        said[reserved.HINT] = json.dumps({"rdma": {"vfSelector": {}}})
     elif int(share) >= 100 and _requests(wish).get(f"{K}/gpu-core") in ("100", "200") and dice.chance(0.5):
         said[JOINT] = json.dumps({"deviceTypes": ["gpu", "rdma"], "requiredScope": dice.one(("", "SamePCIe"))})
     _request(wish, **{f"{K}__rdma": share})
@@ -320,68 +318,6 @@ def _minimum_changes(script: Script, has: Has) -> list[Action]:
     return [Change(ELASTIC_QUOTAS, key, {"spec": {"min": {"cpu": script.dice.one(("0", "1", most))}}}, lessens=True)]
 
 
-# Reservations.
-
-
-def _reservation_expires_soon(script: Script, has: Has) -> list[Action]:
-    result = script.reservation_comes(has)
-    for action in result:
-        assert isinstance(action, Put)
-        action.manifest["spec"]["ttl"] = script.dice.one(("5s", "15s"))
-    return result
-
-
-def _reservation_closes_or_opens(script: Script, has: Has) -> list[Action]:
-    if not has[RESERVATIONS]:
-        return []
-    name = script.dice.one(sorted(has[RESERVATIONS]))
-    is_closed = has[RESERVATIONS][name]["spec"].get("unschedulable")
-    return [Change(RESERVATIONS, name, {"spec": {"unschedulable": not is_closed}})]
-
-
-def _reservation_for_a_service(script: Script, has: Has) -> list[Action]:
-    """As a migration makes it: for the pod that replaces one of a service, which then goes."""
-    moving = [
-        (key, pod)
-        for key, pod in sorted(has[PODS].items())
-        if node_of(pod) and not is_leaving(pod) and pod["metadata"].get("ownerReferences")
-    ]
-    if not moving:
-        return []
-    key, pod = script.dice.one(moving)
-    owner, name = pod["metadata"]["ownerReferences"][0], script.name("m")
-    template = {
-        "metadata": {
-            "labels": pod["metadata"].get("labels", {}),
-            "namespace": pod["metadata"]["namespace"],
-        },
-        "spec": {part: value for part, value in pod["spec"].items() if part != "nodeName"},
-    }
-    controller = {"namespace": pod["metadata"]["namespace"], **{part: owner[part] for part in ("name", "uid", "kind")}}
-    spec = {
-        "template": template,
-        "owners": [{"controller": {**controller, "controller": True, "apiVersion": "apps/v1"}}],
-        "allocateOnce": True,
-        "ttl": "60s",
-    }
-    new = {part: stripped(pod)[part] for part in ("metadata", "spec")}
-    new["metadata"] = {
-        **{
-            part: new["metadata"][part]
-            for part in ("labels", "namespace", "ownerReferences")
-            if part in new["metadata"]
-        },
-        "name": f"{pod['metadata']['name']}-{name}",
-        "annotations": {
-            part: value
-            for part, value in (new["metadata"].get("annotations") or {}).items()
-            if part in ("scheduling.koordinator.sh/resource-spec", GPU_PARTITION, HINT, JOINT) or part.startswith(GANG)
-        },
-    }
-    new["spec"].pop("nodeName", None)
-    return [Put(RESERVATIONS, {"metadata": {"name": name}, "spec": spec}), Drop(PODS, key), Put(PODS, new)]
-
-
 # Deletions.
 
 
@@ -452,9 +388,11 @@ ALL: Final[tuple[Feature, ...]] = (
     Feature("gang-groups", 2, _gang_group_comes),
     Feature("quota-trees", 2, _quota_moves),
     Feature("quota-minima", 2, _minimum_changes),
-    Feature("expiring-reservations", 2, _reservation_expires_soon),
-    Feature("closed-reservations", 1, _reservation_closes_or_opens),
-    Feature("migrations", 3, _reservation_for_a_service),
+    Feature("expiring-reservations", 2, reserved.reservation_expires_soon),
+    Feature("closed-reservations", 1, reserved.reservation_closes_or_opens),
+    Feature("migrations", 3, reserved.reservation_for_a_service),
+    Feature("reservation-affinity", 2, reserved.special_reservation, 0.05, reserved.asks_for_special),
+    Feature("pre-allocation", 1, reserved.taking_over),
     Feature("namespaces", 1, _namespace_goes, 0.15, _in_another_namespace),
     Feature("kinds-go", 1, _kind_goes),
     Feature("kinds-come-back", 2, _kind_comes_back),

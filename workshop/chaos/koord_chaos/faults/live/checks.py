@@ -43,6 +43,14 @@ PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 LOOK_AGAIN_S: Final = 1.0
 MOST_MIB: Final = 512
 MOST_GROWTH: Final = 1.5
+LEASE_S: Final = 20.0
+"""Longer than a killed leader's lease."""
+AMOUNTS: Final = "node.koordinator.sh/originExtendedAllocatable"
+WRITTEN_BY_MANAGERS: Final[Mapping[str, str]] = {
+    "Node": "/api/v1/nodes",
+    "NodeSLO": "/apis/slo.koordinator.sh/v1alpha1/nodeslos",
+    "NodeMetric": "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
+}
 LOOK_AT_REST_S: Final = 5.0
 LIMITS: Final = MigrationControllerArgs().completed()
 PROBE: Final = "probe"
@@ -101,10 +109,46 @@ class Judge:
                 broken += violations(MOVING, Migrations(moment.objects, should_be_over=True))
         return broken
 
+    async def stale_figures(self, cluster: OwnCluster, within_s: float) -> list[str]:
+        writes = await written_afresh(cluster, within_s)
+        return list(violations(RESTING, Rest(Moment({}), writes=writes)))
+
 
 def found_in(moment: Moment) -> list[str]:
     migrations = Migrations(moment.objects, LIMITS.max_migrating_per_node, LIMITS.max_migrating_per_namespace)
     return [*violations(PROMISES, moment), *violations(MOVING, migrations)]
+
+
+async def figures(client: Client) -> dict[str, Any]:
+    """What managers write about nodes, but for amounts that follow usage: by object."""
+    result: dict[str, Any] = {}
+    for kind, path in WRITTEN_BY_MANAGERS.items():
+        _, _, body = await client.raw("GET", path)
+        for manifest in msgspec.json.decode(body)["items"]:
+            head = manifest["metadata"]
+            said = {key: text for key, text in (head.get("annotations") or {}).items() if key != AMOUNTS}
+            written = {"labels": head.get("labels"), "annotations": said} if kind == "Node" else manifest["spec"]
+            result[f"{kind} {head['name']}"] = written
+    return result
+
+
+async def written_afresh(cluster: OwnCluster, within_s: float) -> list[str]:
+    """What managers that start afresh write otherwise, each as one sentence."""
+    before = await figures(cluster.client)
+    managers = [name for name in (await cluster.targets())[Target.PROCESS] if name.startswith("manager")]
+    for name in managers:
+        await cluster.kill(name)
+    await asyncio.sleep(LEASE_S)
+    until_s = time.monotonic() + within_s
+    while time.monotonic() < until_s and set(managers) & set(await cluster.late()):  # noqa: ASYNC110
+        await asyncio.sleep(LOOK_AGAIN_S)
+    await asyncio.sleep(LEASE_S)
+    after = await figures(cluster.client)
+    return [
+        f"{name}: {after.get(name)} instead of {before.get(name)}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
 
 
 async def would_bind(client: Client) -> list[str]:

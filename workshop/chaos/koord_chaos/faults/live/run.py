@@ -107,7 +107,10 @@ class Chaos:
         """What is broken in the end, once the load has stopped."""
         self._say("waiting until nothing is left to do")
         self.load.stop()
-        return await self._judge.at_rest(REST_WITHIN_S) + excessive_memory(self._memory_mib)
+        broken = await self._judge.at_rest(REST_WITHIN_S) + excessive_memory(self._memory_mib)
+        if isinstance(self._cluster, OwnCluster):
+            broken += await self._judge.stale_figures(self._cluster, WITHIN_S)
+        return broken
 
     async def _judged(self) -> list[str]:
         for _ in range(JUDGE_TRIES - 1):
