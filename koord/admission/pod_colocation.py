@@ -15,6 +15,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import pod_requests
 from koord.api.machinery.faults import Fault
 from koord.api.protocol import names
+from koord.api.protocol.pool_names import ALIASES
 from koord.api.protocol.priority import FORBIDDEN_PAIRS, PriorityClass, QoSClass, raw_priority_class, raw_qos_class
 from koord.api.text.quantity import QuantityError, from_milli
 
@@ -71,7 +72,7 @@ def _mentions_batch(pod: Pod) -> bool:
     spec = pod.spec
     lists = [container.resources.requests for container in (*spec.containers, *spec.init_containers)]
     names_ = {name for amounts in (*lists, spec.overhead) for name in amounts}
-    return any(name.endswith(("/batch-cpu", "/batch-memory")) for name in names_)
+    return any(name.endswith(("/batch-cpu", "/batch-memory")) or name in ALIASES for name in names_)
 
 
 def _pair_fault(qos: QoSClass, class_: PriorityClass, label: str | None, priority: int | None) -> Fault:

@@ -12,6 +12,7 @@ from koord.admission import (
     pod_colocation,
     pod_devices,
     pod_quota,
+    pool_names,
     quota_tree_affinity,
     readable,
     scheduler_annotations,
@@ -148,6 +149,12 @@ def _affinity_of_pod(context: RuleContext, pod: Json) -> Json:
     return quota_tree_affinity.with_affinity(pod, context.namespace, context.facts.trees)
 
 
+def _in_words_of_others(context: RuleContext, pod: Json) -> Json:
+    if context.gates[ManagerGate.COLOCATION_PROFILE_SKIP_MUTATING_RESOURCES]:
+        return pod
+    return pool_names.translated(pod)
+
+
 def _not_hand_written(context: RuleContext, pod: Json) -> Json:
     return scheduler_annotations.dropped(pod, context.request, context.facts.schedulers, context.warnings)
 
@@ -218,6 +225,7 @@ _created = partial(Mutating, resource="pods", operations=CREATE)
 _MUTATING: Final[tuple[Mutating, ...]] = (
     _created("SchedulerAnnotations", run=_not_hand_written),
     _created("RecommendedRequests", gate=ManagerGate.RECOMMENDED_REQUESTS, run=_recommended),
+    _created("PoolNames", run=_in_words_of_others),
     _created("ClusterColocationProfile", run=_profiles_of_pod),
     _created(
         "ExtendedResourceSpec",

@@ -27,8 +27,11 @@ RESOURCES: Final[Mapping[PriorityClass, tuple[str, str]]] = {
 def translated(pod: Json, class_: PriorityClass) -> Json:
     """The pod with the resources of its class; the same object if nothing needs translation."""
     targets = RESOURCES.get(class_)
-    if targets is None:
-        return pod
+    return pod if targets is None else with_names(pod, targets)
+
+
+def with_names(pod: Json, targets: tuple[str, str]) -> Json:
+    """The pod with these names for cpu, in milli-cores, and memory."""
     for field in ("initContainers", "containers"):
         pod = with_containers(pod, field, partial(_container, targets, f"spec.{field}"))
     overhead = part(pod, "spec", "overhead")

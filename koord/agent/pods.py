@@ -17,7 +17,7 @@ from koord.agent.host.layout import ContainerIdError, container_dir, pod_dir
 from koord.api.kinds import PODS
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.meta import ObjectMeta
-from koord.api.kubernetes.resources import amounts, pod_limits, pod_requests
+from koord.api.kubernetes.resources import container_amounts, pod_limits, pod_requests
 from koord.api.kubernetes.runnable import RunnableContainer, RunnableContainerStatus, RunnablePod
 from koord.api.kubernetes.words import KubeQoS, PodConditionType, PodPhase
 from koord.api.machinery.shield import Shield
@@ -108,8 +108,7 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
     statuses |= {status.name: status for status in pod.status.init_container_statuses}
     containers = [*pod.spec.containers, *(container for container in pod.spec.init_containers if container.is_sidecar)]
     limits = [
-        amounts(container.resources.limits, capped=True)
-        for container in (*pod.spec.containers, *pod.spec.init_containers)
+        container_amounts(container.resources.limits) for container in (*pod.spec.containers, *pod.spec.init_containers)
     ]
     return AgentPod(
         meta=pod.metadata,
@@ -171,6 +170,6 @@ def _container(
         id=container_id,
         directory=directory,
         is_running=status is not None and status.state.running is not None,
-        requests=amounts(container.resources.requests, capped=True),
-        limits=amounts(container.resources.limits, capped=True),
+        requests=container_amounts(container.resources.requests),
+        limits=container_amounts(container.resources.limits),
     )

@@ -26,6 +26,7 @@ from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.node_slo import NodeSLOSpec
+from koord.api.protocol.pool_on_node import with_pool
 from koord.api.text.cpuset import CPUSet
 
 
@@ -97,7 +98,7 @@ def state_of(
         # What the node says of itself counts: all other components use it too.
         capacity_cpu_milli=capacity.get("cpu", cpu_milli),
         capacity_memory_bytes=capacity.get("memory", memory_bytes),
-        allocatable=stored_amounts(node.status.allocatable),
+        allocatable=with_pool(node, stored_amounts(node.status.allocatable)),
         slo=in_force,
         qos=effective_qos_strategy(in_force.resource_qos_strategy if in_force else None),
         pods=pods,

@@ -23,6 +23,7 @@ from koord.api.protocol.crd.device import Device, DeviceInfo
 from koord.api.protocol.crd.node_metric import LendingMetric, NodeMetric, PolicyLine, PolicyMetric, ResourceMap
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology, Zone
 from koord.api.protocol.old_names import with_current_names
+from koord.api.protocol.pool_names import ALIASES
 from koord.api.protocol.priority import DEFAULT_PRIORITY, PriorityClass, QoSClass, priority_class, qos_class
 from koord.api.text.quantity import Quantity, QuantityError, ResourceList, milli, value
 from koord.api.text.timestamp import TimestampError, parse_timestamp
@@ -41,7 +42,7 @@ GPU: Final = (
     names.RESOURCE_HUAWEI_NPU_DVPP,
 )
 RDMA: Final = (names.RESOURCE_RDMA,)
-OURS: Final[tuple[str, ...]] = (*BATCH, *MID, *GPU, *RDMA)
+OURS: Final[tuple[str, ...]] = (*BATCH, *MID, *GPU, *RDMA, *ALIASES)
 """All resources that the manager publishes on nodes."""
 
 LENDING: Final = "koordinator.sh/Lending"
@@ -91,6 +92,8 @@ class PodRow(Struct):
     batch_cpu_milli: int = 0
     "Asked for of batch resources, like the next one."
     batch_memory_bytes: int = 0
+    by_other_names: Mapping[str, int] = EMPTY
+    "Part of these that it asks for by other systems' names of the pool, by such a name, in its own unit."
 
 
 class PodUsage(Struct):
@@ -252,7 +255,17 @@ def pod_row(pod: Pod) -> PodRow:
         _numa_nodes(meta),
         requests.get(names.RESOURCE_BATCH_CPU, 0),
         requests.get(names.RESOURCE_BATCH_MEMORY, 0),
+        _by_other_names(pod),
     )
+
+
+def _by_other_names(pod: Pod) -> Mapping[str, int]:
+    spec = pod.spec
+    lists = [container.resources.requests for container in (*spec.containers, *spec.init_containers)]
+    written = {name for resources in (*lists, spec.overhead) for name in resources}
+    if ALIASES.keys().isdisjoint(written):
+        return EMPTY
+    return {name: amount for name, amount in pod_requests(pod, by_name=True).items() if name in ALIASES}
 
 
 def node_facts(node: Node) -> NodeFacts:

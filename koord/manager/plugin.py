@@ -45,6 +45,12 @@ class PluginOutcome(Struct):
     "Whether co-location is off here. A node that never lent anything is then not changed."
     is_pool: bool = False
     "See `Plugin.is_pool`."
+    pool_names: tuple[str, ...] = ()
+    "Words of other systems under whose names the pool is published, too."
+    by_other_names: Mapping[str, int] = EMPTY
+    "What pods request of the pool by such a name."
+    pool_requests: Mapping[str, int] = EMPTY
+    "What pods request of the pool by any name, by its own."
 
 
 Calculate: TypeAlias = Callable[[NodeState, NodeSettings, float], PluginOutcome]

@@ -36,6 +36,7 @@ from koord.api.machinery.salvage import salvage
 from koord.api.machinery.struct import Struct
 from koord.api.protocol.crd.node_slo import CPUBurstStrategy, ResourceThresholdStrategy
 from koord.api.protocol.crd.resource_qos import NetworkQOSCfg, ResourceQOS, ResourceQOSStrategy
+from koord.api.protocol.pool_names import OTHER_NAMES
 from koord.api.text.quantity import QuantityError
 from koord.api.text.quantity import value as quantity_value
 from koord.api.text.selector import LabelSelector, selector_faults
@@ -223,6 +224,9 @@ def _colocation_faults(strategy: ColocationStrategy) -> Iterator[Fault]:
     for name, value, valid in policies:
         if value is not None and value not in valid:
             yield Fault(name, f"must be {' or '.join(word for word in valid if word)}, not {value!r}")
+    for place, word in enumerate(strategy.pool_names):
+        if word not in OTHER_NAMES:
+            yield Fault(f"poolNames[{place}]", f"must be {' or '.join(OTHER_NAMES)}, not {word!r}")
 
 
 def _owner_faults(section: ColocationConfig) -> Iterator[Fault]:

@@ -108,6 +108,9 @@ class ColocationStrategy(Struct):
     "Cap of what is lent to batch pods, as a share of the whole node."
     batch_memory_threshold_percent: ShareOfNode | None = None
     "Cap of the memory that is lent to batch pods, as a share of the whole node."
+    pool_names: tuple[str, ...] = ()
+    """Names of other systems under which nodes also publish batch resources: crane, caster or katalyst. What pods
+    request by any of these names counts, whether or not it is published."""
     extensions: FreeForm = EMPTY
     "Settings of other programs, which koord keeps and does not read."
 

@@ -3,7 +3,8 @@
 As Kubernetes computes it (a sidecar is an init container that goes on running):
     requests = max( sum(containers) + sum(sidecars), max over init container i of (i + sidecars before i) ) + overhead
 A pod-level amount replaces the maximum. While a running pod is resized, the largest of what is wanted, what is
-granted and what is in force counts, so that nothing is promised twice. Older names of resources are read as today's.
+granted and what is in force counts, so that nothing is promised twice. Older names of resources are read as today's,
+and other systems' names of the pool as batch resources.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from koord.api.kubernetes.pod import Container, ContainerStatus, Pod
 from koord.api.kubernetes.words import PodConditionType
 from koord.api.machinery.short_cache import short_cache
 from koord.api.protocol.old_names import with_current_names
+from koord.api.protocol.pool_names import in_pool
 from koord.api.text.quantity import INT64_MAX, Number, QuantityError, ResourceList, parse, value
 from koord.api.text.stored import stored_amount
 
@@ -34,14 +36,16 @@ def pod_requests(
     use_status: bool = True,
     missing: Mapping[str, int] | None = None,
     capped: bool = False,
+    by_name: bool = False,
 ) -> dict[str, int]:
     """What the pod takes from a node.
 
     `use_status` counts a resize that is under way. `missing` are amounts for containers that do not name a resource
     (for example `NON_ZERO_REQUESTS`); an explicit 0 stays 0. `capped`: an amount beyond an int64 counts as the largest
-    one; otherwise it raises QuantityError. A node takes the pods that it is given, whatever they say.
+    one; otherwise it raises QuantityError. A node takes the pods that it is given, whatever they say. `by_name`: other
+    systems' names of the pool stay as they are.
     """
-    exact = _exact_or_capped if capped else _exact
+    exact = _exact if by_name else _of_container_capped if capped else _of_container
     statuses = _reported(pod) if use_status else {}
     infeasible = bool(statuses) and _resize_is_infeasible(pod)
     default = {name: amount if name == _CPU else amount * 1000 for name, amount in (missing or {}).items()}
@@ -64,7 +68,7 @@ def pod_requests(
 
 def pod_limits(pod: Pod, *, overhead: bool = True, use_status: bool = True, capped: bool = False) -> dict[str, int]:
     """What the pod may use at most. A resource that only some containers limit has the sum of those limits."""
-    exact = _exact_or_capped if capped else _exact
+    exact = _of_container_capped if capped else _of_container
     statuses = _reported(pod) if use_status else {}
     infeasible = bool(statuses) and _resize_is_infeasible(pod)
 
@@ -87,6 +91,12 @@ def pod_limits(pod: Pod, *, overhead: bool = True, use_status: bool = True, capp
 def amounts(resources: ResourceList, *, capped: bool = False) -> dict[str, int]:
     """Any list of resources in integers: a node's allocatable, a quota's maximum. `capped` as for `pod_requests`."""
     return _rounded(_exact_or_capped(resources) if capped else _exact(resources))
+
+
+def container_amounts(resources: ResourceList) -> dict[str, int]:
+    """What a container requests or may use, with all names of the pool as batch resources; an amount beyond an int64
+    counts as the largest one."""
+    return _rounded(_of_container_capped(resources))
 
 
 def stored_amounts(resources: ResourceList) -> dict[str, int]:
@@ -162,6 +172,14 @@ def _capped(quantity: Number) -> int:
     except QuantityError:
         most = INT64_MAX * 1000
         return -most if parse(quantity).mantissa < 0 else most
+
+
+def _of_container(resources: ResourceList) -> dict[str, int]:
+    return in_pool(_exact(resources))
+
+
+def _of_container_capped(resources: ResourceList) -> dict[str, int]:
+    return in_pool(_exact_or_capped(resources))
 
 
 @short_cache(16384)

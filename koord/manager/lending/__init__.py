@@ -8,6 +8,7 @@ batch        batch resources of a node, by the policy that its settings choose
 zones        the same for each NUMA zone
 zone_shares  the share of a zone in what a policy lends that knows no zones
 pool         what other systems hold of the batch resources, and what is left for Kubernetes
+other_names  the pool under the names of other systems
 mid          mid resources
 counting     the total of what pods take
 system       what is used outside of pods

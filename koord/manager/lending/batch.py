@@ -15,11 +15,13 @@ from typing import Final, NamedTuple
 from koord.api.configuration.slo_config import NodeSettings
 from koord.api.configuration.slo_config_types import MOST_PERCENT, ColocationStrategy
 from koord.api.protocol import names
+from koord.api.protocol.pool_names import OTHER_NAMES
 from koord.api.protocol.priority import PriorityClass
 from koord.manager.colocation_settings import given, setting
 from koord.manager.figures import Term, figure, of_percent
 from koord.manager.lending.counting import pod_totals
 from koord.manager.lending.freshness import distrust, reason
+from koord.manager.lending.other_names import requested_by_name, requested_of_pool
 from koord.manager.lending.policies import chosen
 from koord.manager.lending.policy import PodTotals, Policy, Resource
 from koord.manager.lending.system import system_used
@@ -78,7 +80,14 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginO
         if policy.terms is not None:
             terms = policy.terms(lent.kind, state, strategy, terms)
         figures.append(figure(lent.resource, terms, policy.name))
-    return PluginOutcome(NAME, tuple(figures))
+    requested: dict[str, int] = dict(zip(BATCH, requested_of_pool(state.pods), strict=True))
+    return PluginOutcome(
+        NAME,
+        tuple(figures),
+        pool_names=tuple(word for word in strategy.pool_names if word in OTHER_NAMES),
+        by_other_names=requested_by_name(state.pods),
+        pool_requests=requested,
+    )
 
 
 def _terms(

@@ -16,7 +16,9 @@ from koord.api.configuration.lending_policies import ADAPTIVE
 from koord.api.configuration.slo_config import NodeSettings, SloConfig
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.machinery.struct import json_name
+from koord.api.protocol import names
 from koord.api.protocol.crd.fields import FreeForm
+from koord.api.protocol.pool_names import ALIASES
 from koord.api.text.quantity import render
 from koord.api.text.timestamp import from_seconds
 from koord.manager.colocation_settings import set_in
@@ -89,7 +91,7 @@ class ResourceExplanation(Printed, frozen=True):
     """One resource."""
 
     resource: str
-    unit: Literal["milli-cores", "bytes", "percent"]
+    unit: Literal["milli-cores", "cores", "bytes", "percent"]
     policy: str
     lines: tuple[Line, ...]
     recomputed: int | None
@@ -243,10 +245,13 @@ def _lines(figure: Figure) -> tuple[Line, ...]:
     return tuple(Line(op=term.op, name=term.name, amount=term.amount, why=term.why) for term in figure.terms)
 
 
-def _unit(resource: str) -> Literal["milli-cores", "bytes", "percent"]:
-    if resource.endswith("-memory"):
+def _unit(resource: str) -> Literal["milli-cores", "cores", "bytes", "percent"]:
+    alias = ALIASES.get(resource)
+    if resource.endswith("-memory") or (alias is not None and alias.of == names.RESOURCE_BATCH_MEMORY):
         return "bytes"
-    return "milli-cores" if resource in _ALWAYS else "percent"
+    if alias is not None and alias.unit > 1:
+        return "cores"
+    return "milli-cores" if resource in _ALWAYS or alias is not None else "percent"
 
 
 def _pods(state: NodeState, strategy: ColocationStrategy) -> tuple[PodExplanation, ...]:

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol import names
+from koord.api.protocol.pool_names import ALIASES
 from koord.manager.figures import Figure, Term, continued
+from koord.manager.lending.other_names import by_name
 from koord.manager.lending.pool import LendingCondition, held_by_others, less, shared_pool
 from koord.manager.node_state import NodeFacts
 from koord.manager.plugin import PluginOutcome
@@ -65,6 +67,8 @@ def prepare(node: NodeFacts, outcomes: Sequence[PluginOutcome]) -> Prepared:
             shown, amounts, lending, notes = pool.figures, pool.amounts, pool.condition, pool.notes
             if pool.origin is not None:
                 annotations[names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE] = pool.origin
+            resources |= dict.fromkeys(name for name in (*node.allocatable, *node.lent_capacity) if name in ALIASES)
+            shown = by_name(shown, outcome.pool_names, outcome.by_other_names, outcome.pool_requests)
         resources |= {figure.resource: figure.amount for figure in shown}
         figures += shown
     return Prepared(

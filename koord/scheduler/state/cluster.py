@@ -27,6 +27,7 @@ from koord.api.kubernetes.resources import amounts
 from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.cpu import NODE_RESERVATION
 from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.pool_on_node import pool_text, with_pool
 from koord.api.text.stored import stored_amount
 from koord.scheduler.state.budgets import Budgets
 from koord.scheduler.state.counts import Counts
@@ -80,6 +81,7 @@ def _of_resource(name: Hashable) -> Column | None:
 def allocatable_of(node: Node) -> dict[str, int]:
     """What a node can give to pods: without what its annotation keeps for others."""
     has = {name: stored_amount(amount) for name, amount in amounts(node.status.allocatable).items()}
+    has = with_pool(node, has)
     if not _reserved(node):
         return has
     try:
@@ -94,7 +96,11 @@ def allocatable_of(node: Node) -> dict[str, int]:
 
 def _allocatable_unless_equal(old: Node | None, new: Node) -> dict[str, int] | None:
     """What a node can give, as `allocatable_of`; None where that is as before."""
-    if old is not None and (old.status.allocatable, _reserved(old)) == (new.status.allocatable, _reserved(new)):
+    if old is not None and (old.status.allocatable, _reserved(old), pool_text(old)) == (
+        new.status.allocatable,
+        _reserved(new),
+        pool_text(new),
+    ):
         return None
     return allocatable_of(new)
 

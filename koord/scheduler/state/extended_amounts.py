@@ -10,6 +10,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol.annotations.cpu import NODE_RESERVATION
 from koord.api.protocol.names import OLD_RESOURCES
+from koord.api.protocol.pool_on_node import has_other_names
 from koord.api.text.stored import stored_amount
 
 
@@ -21,7 +22,7 @@ def changed_extended(old: Node, new: Node) -> frozenset[str] | None:
         return None
     if (old.spec is not new.spec and old.spec != new.spec) or old.status.images != new.status.images:
         return None
-    if NODE_RESERVATION.key in meta.annotations:
+    if NODE_RESERVATION.key in meta.annotations or has_other_names(before) or has_other_names(after):
         return None
     changed = {name for name, amount in after.items() if before.get(name) != amount}
     changed.update(name for name in before if name not in after)
