@@ -13,7 +13,7 @@
 | `hooks` | which webhooks are on, and which are registered with API servers |
 | `review` | the reviews: `mutate`, `validate`, and `admit` for both |
 | `profiles`, `colocation_profile`, `pod_colocation` | profiles of pods |
-| `resource_translation`, `extended_resource_spec` | from cpu and memory to batch resources |
+| `resource_translation`, `pool_names`, `extended_resource_spec` | from cpu and memory to batch resources |
 | `pod_devices`, `device_resources`, `pod_quota` | devices and quotas of pods |
 | `pod_enhanced`, `recommended_requests`, `readable` | other rules of pods |
 | `scheduler_annotations`, `binding` | which annotations only the scheduler may write |

@@ -3,8 +3,8 @@
     label caster.io/resource-type: colocation                     caster.io/colocation-cpu, -memory
     annotation katalyst.kubewharf.io/qos_level: reclaimed_cores   resource.katalyst.kubewharf.io/reclaimed_*
 
-Such a pod becomes a batch pod under the rules of batch: QoS class BE, and the priority class of batch unless it says
-another one itself. Crane has no such word: its pods name gocrane.io/cpu themselves.
+The pod becomes a batch pod under the rules of batch: QoS class BE, and the priority class of batch unless it says
+another one itself. Crane has no word for this: its pods name gocrane.io/cpu themselves.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class PodRow(Struct):
     "Asked for of batch resources, like the next one."
     batch_memory_bytes: int = 0
     by_other_names: Mapping[str, int] = EMPTY
-    "Part of these that it asks for by other systems' names of the pool, by such a name, in its own unit."
+    "Part of these that it requests by other systems' names of the pool: by name, in the name's unit."
 
 
 class PodUsage(Struct):

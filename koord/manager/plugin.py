@@ -48,7 +48,7 @@ class PluginOutcome(Struct):
     pool_names: tuple[str, ...] = ()
     "Words of other systems under whose names the pool is published, too."
     by_other_names: Mapping[str, int] = EMPTY
-    "What pods request of the pool by such a name."
+    "What pods request of the pool by these names."
     pool_requests: Mapping[str, int] = EMPTY
     "What pods request of the pool by any name, by its own."
 

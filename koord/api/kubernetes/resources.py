@@ -43,7 +43,7 @@ def pod_requests(
     `use_status` counts a resize that is under way. `missing` are amounts for containers that do not name a resource
     (for example `NON_ZERO_REQUESTS`); an explicit 0 stays 0. `capped`: an amount beyond an int64 counts as the largest
     one; otherwise it raises QuantityError. A node takes the pods that it is given, whatever they say. `by_name`: other
-    systems' names of the pool stay as they are.
+    systems' names of the pool are kept.
     """
     exact = _exact if by_name else _of_container_capped if capped else _of_container
     statuses = _reported(pod) if use_status else {}

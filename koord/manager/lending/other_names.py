@@ -2,7 +2,7 @@
 
     shown by a name = max(0, pool - requests of pods by all other names)
 
-By 20 cores of which batch pods hold 6 and YARN 4, batch shows 16, YARN 14 and a third name 10: 10 are free by each.
+Of 20 cores, batch pods hold 6 and YARN 4: batch shows 16, YARN 14 and a third name 10. 10 are free by each.
 Names that are counted in whole cores are rounded down.
 """
 
