@@ -107,6 +107,12 @@ def test_links_follow_the_files_into_the_site() -> None:
     assert re.findall(r'href="([^"]+)"', made.body) == ["../b.html#c", "../index.html", "../all-pages.html"]
 
 
+def test_pictures_come_along_with_their_texts() -> None:
+    made = page("docs/runbooks/A.md", "# A\n\n[![The *map*](../pictures/map.png)](../b.md)\n")
+    assert '<a href="../b.html"><img src="../pictures/map.png" alt="The map" loading="lazy"></a>' in made.body
+    assert address("docs/pictures/map.png") == "pictures/map.png"
+
+
 def test_a_page_that_no_listed_page_links_to_is_refused() -> None:
     index = "# All\n\n## One\n\n| page | x |\n| --- | --- |\n| [A](a.md) | a |\n"
     texts = {"docs/README.md": index, "docs/a.md": "# A\n", "docs/parts/b.md": "# B\n"}

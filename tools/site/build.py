@@ -11,7 +11,7 @@ from typing import Final
 from koord import __version__
 from tools.site.contents import HOME, Contents, contents, links
 from tools.site.layout import framed
-from tools.site.pages import Page, address, linked_sources, page, source
+from tools.site.pages import Page, address, is_picture, page, source
 
 ASSETS: Final = Path(__file__).parent / "assets"
 
@@ -27,11 +27,20 @@ def files_of(root: Path) -> dict[str, str]:
     pages = markdown_of(root)
     order = contents(pages)
     made = [page(path, text) for path, text in pages.items()]
-    linked = {path: links(path, text) for path, text in pages.items()}
-    made += [source(path, (root / path).read_text()) for path in sorted(linked_sources(pages, linked))]
+    made += [source(path, (root / path).read_text()) for path in sorted(_linked(pages)) if not is_picture(path)]
     files = {address(made_page.path): framed(made_page, order, __version__) for made_page in made}
     files["search.js"] = _index({made_page.path: made_page for made_page in made}, order)
     return files
+
+
+def pictures(root: Path) -> dict[str, Path]:
+    """The pictures that pages show, by address."""
+    return {address(path): root / path for path in _linked(markdown_of(root)) if is_picture(path)}
+
+
+def _linked(pages: Mapping[str, str]) -> set[str]:
+    """The files that pages link to, and that are no pages."""
+    return {target for path, text in pages.items() for target in links(path, text) if target not in pages}
 
 
 def _index(pages: Mapping[str, Page], order: Contents) -> str:
@@ -55,4 +64,7 @@ def build(root: Path, out: Path) -> int:
     for name, text in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text(text)
+    for name, picture in pictures(root).items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(picture, out / name)
     return sum(name.endswith(".html") for name in files)

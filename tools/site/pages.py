@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,7 +58,11 @@ def address(path: str) -> str:
     if path == INDEX:
         return "all-pages.html"
     path = path.removeprefix("docs/")
-    return f"{path.removesuffix('.md')}.html"
+    return path if is_picture(path) else f"{path.removesuffix('.md')}.html"
+
+
+def is_picture(path: str) -> bool:
+    return path.endswith((".png", ".jpg", ".svg"))
 
 
 def relative(path: str, target: str) -> str:
@@ -131,6 +135,10 @@ class _Renderer(RendererHTML):
         tokens[idx].attrSet("href", _href(str(env["path"]), target))
         return self.renderToken(tokens, idx, options, env)
 
+    def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        picture = _href(str(env["path"]), str(tokens[idx].attrGet("src")))
+        return f'<img src="{html.escape(picture)}" alt="{html.escape(_plain(tokens[idx]))}" loading="lazy">'
+
     def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return '<div class="wide" tabindex="0"><table>\n'
 
@@ -173,8 +181,3 @@ def _highlighted(text: str, language: str) -> str:
 
 def _block(code: str, kind: str = "") -> str:
     return f'<div class="code{kind}"><pre tabindex="0"><code>{code.rstrip()}</code></pre></div>\n'
-
-
-def linked_sources(pages: Mapping[str, str], links_of: Mapping[str, set[str]]) -> set[str]:
-    """Files that are no pages, and that pages link to."""
-    return {target for linked in links_of.values() for target in linked if target not in pages}
