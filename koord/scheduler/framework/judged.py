@@ -96,16 +96,10 @@ class Judged:
         self._singles: dict[int, _Single] = {}
         "By reasons. What is in it is good for as long as the table has not grown."
         self._other_scorers = [part for part in self.scorers if part not in self._joining]
-        self._about_some = [
-            part.judge
-            for part in self.filters
-            if part not in self._joining and part.judge.shortcuts.only_about is not None
-        ]
-        "Filters that have nothing to say of most rows."
         self._alone_on = 0
         "After which changes others have to be asked, alone."
         for part in self.filters:
-            if part not in self._joining and part.judge.shortcuts.only_about is None:
+            if part not in self._joining:
                 self._alone_on |= int(part.judge.filters_on)
         for part in self._other_scorers:
             self._alone_on |= int(part.judge.scores_on)
@@ -255,18 +249,13 @@ class Judged:
         return self._panels.first_place(self._seat, changed.since)
 
     def _apart(self, changed: Changes) -> list[Row] | None:
-        """The rows for which answers that were given together with others do not count: the class sees them otherwise,
-        or someone has more to say of them. None where they are many."""
+        """The rows for which answers that were given together with others do not count, because the class sees them
+        otherwise. None where they are many."""
         seat = self._seat
         assert seat is not None
-        lists = [rows for judge in self._about_some if (rows := judge.shortcuts.only_about)]
-        if self._view is not None and seat.panel.view is None and self._view.rows:
-            lists.append(self._view.rows)
-        if not lists:
+        if self._view is None or seat.panel.view is not None or not self._view.rows:
             return []
-        changed_rows, apart = changed.rows, set[Row]()
-        for rows in lists:
-            apart |= rows.intersection(changed_rows)
+        apart = self._view.rows.intersection(changed.rows)
         return sorted(apart) if len(apart) <= FEW_APART else None
 
     def _take_over(self, changed: Changes, first: int, apart: Sequence[Row]) -> tuple[Array, Array, Array | None]:

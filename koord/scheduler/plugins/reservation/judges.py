@@ -10,7 +10,7 @@ import numpy as np
 from koord.scheduler.framework.cells import Cells, Many, Numbers
 from koord.scheduler.framework.exact_check import Door
 from koord.scheduler.framework.facet import OfFewRows
-from koord.scheduler.framework.judge import Judge, Shortcuts
+from koord.scheduler.framework.judge import Judge
 from koord.scheduler.plugins.reservation import fitting
 from koord.scheduler.plugins.reservation.fitting import NO_ROOM, Free
 from koord.scheduler.plugins.reservation.matching import Matching
@@ -108,9 +108,6 @@ class OwnerJudge(Judge):
 
     def __init__(self, rooming: Rooming, cluster: Cluster) -> None:
         self._rooming, self._cluster = rooming, cluster
-        self._spoken: set[Row] = set()
-        if not rooming.must:
-            self.shortcuts = Shortcuts(only_about=self._spoken)
         self.facets = (Filling(rooming.raw, rooming.matching.at, cluster),)
         self.doors = rooming.doors
 
@@ -122,8 +119,6 @@ class OwnerJudge(Judge):
     def feasible(self, cells: Cells) -> Numbers:
         rooming = self._rooming
         at, rows = rooming.matching.at, cells.rows
-        if not at.keys() <= self._spoken:
-            self._spoken.update(at)
         if type(cells) is not Many:
             return rooming.verdict(rows)
         elsewhere = NO_ROOM if rooming.must else 0
