@@ -121,21 +121,21 @@ def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Asked:
 
 def test_it_says_what_it_would_write_and_writes_nothing(asked: Asked) -> None:
     answer = json.loads(asked.run(NODE, SLO, WEB, JOB, metric()).stdout)
-    by = {each["by"] for each in answer["writes"]}
+    by = {write["by"] for write in answer["writes"]}
     assert by == {"batch_resource", "cpu_suppress"}
-    suppressed = [each for each in answer["writes"] if each["by"] == "cpu_suppress"]
+    suppressed = [write for write in answer["writes"] if write["by"] == "cpu_suppress"]
     # 60% of 8000m - 2000m - 500m = 2300m: 3 CPUs, of the best-effort directory, the pod and the container.
     assert len(suppressed) == 3
     assert {len(CPUSet.parse(each["value"])) for each in suppressed} == {3}
     assert all(each["old"] == "0-7" for each in suppressed)
-    assert all((asked.tree.root / each["file"]).exists() for each in answer["writes"])
+    assert all((asked.tree.root / write["file"]).exists() for write in answer["writes"])
     assert answer["nodeMetric"]["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "4"
     assert {file: file.read_bytes() for file in asked.files} == asked.files
 
 
 def test_it_says_what_files_would_show(asked: Asked) -> None:
     answer = json.loads(asked.run(NODE, SLO, WEB, JOB, metric()).stdout)
-    shown = {each["file"].rpartition("/")[2]: (each["old"], each["value"]) for each in answer["writes"]}
+    shown = {write["file"].rpartition("/")[2]: (write["old"], write["value"]) for write in answer["writes"]}
     if asked.tree.version is Version.V1:
         assert shown["cpu.shares"] == ("1024", "2048")
     else:
@@ -174,7 +174,7 @@ def test_it_says_which_groups_of_resctrl_it_would_make(tmp_path: Path) -> None:
     machine.run("kubepods/besteffort/podjob/job-main", 10)
     before = machine.shown()
     answer = json.loads(asked.run(NODE, shared(mbaPercent=20), WEB, JOB, metric()).stdout)
-    found = [(each["file"], each["old"], each["value"]) for each in answer["writes"] if each["by"] == "resctrl"]
+    found = [(write["file"], write["old"], write["value"]) for write in answer["writes"] if write["by"] == "resctrl"]
     assert found == [
         ("sys/fs/resctrl/BE/schemata", "absent", "L3:0=f;1=f MB:0=20;1=20"),
         ("sys/fs/resctrl/tasks", "/", "BE"),
@@ -212,7 +212,7 @@ def test_what_a_second_round_wants_no_more_is_put_back(asked: Asked) -> None:
     result = asked.really(NODE, off, WEB, JOB, metric(), args=("-o", "json"))
     answer = json.loads(result.stdout)
     assert answer["dryRun"] is False
-    assert {each["by"] for each in answer["writes"] if each.get("isRestore")} == {"cpu_suppress"}
+    assert {write["by"] for write in answer["writes"] if write.get("isRestore")} == {"cpu_suppress"}
 
 
 def test_a_real_round_evicts_no_pod_and_says_so(asked: Asked) -> None:

@@ -113,9 +113,9 @@ def test_every_locked_package_has_a_wheel_for_arm_as_well() -> None:
         assert {"aiohttp", "numpy", "grpcio", "uvloop"} <= set(packages)
         short = python.replace(".", "")
         lacking = [
-            each
-            for each in packages.items()
-            if not any(_runs(found["url"], short, "aarch64") for found in wheels[each])
+            item
+            for item in packages.items()
+            if not any(_runs(found["url"], short, "aarch64") for found in wheels[item])
         ]
         assert lacking == [], python
 
@@ -146,18 +146,22 @@ def is_a_bill_of_materials(bill: dict[str, Any]) -> None:
     assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.5", 1)
     assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", bill["serialNumber"])
     assert bill["metadata"]["component"]["name"] == "koord"
-    refs = [each["bom-ref"] for each in bill["components"]] + [bill["metadata"]["component"]["bom-ref"]]
+    refs = [component["bom-ref"] for component in bill["components"]] + [bill["metadata"]["component"]["bom-ref"]]
     assert len(refs) == len(set(refs))
-    for each in bill["components"]:
-        assert each["type"] == "library"
-        if each["name"].startswith("koord-"):
+    for component in bill["components"]:
+        assert component["type"] == "library"
+        if component["name"].startswith("koord-"):
             # A package of this repository, which no index has.
             continue
-        assert each["purl"].startswith(f"pkg:pypi/{each['name']}@{each['version']}")
-        assert all(hashes["alg"] == "SHA-256" for found in each["externalReferences"] for hashes in found["hashes"])
-    found = {(each["name"], each["version"]) for each in bill["components"]}
+        assert component["purl"].startswith(f"pkg:pypi/{component['name']}@{component['version']}")
+        assert all(
+            hashes["alg"] == "SHA-256" for found in component["externalReferences"] for hashes in found["hashes"]
+        )
+    found = {(component["name"], component["version"]) for component in bill["components"]}
     assert set(locked().items()) <= found
-    assert {ref for each in bill["dependencies"] for ref in (each["ref"], *each.get("dependsOn", ()))} <= set(refs)
+    assert {
+        ref for dependency in bill["dependencies"] for ref in (dependency["ref"], *dependency.get("dependsOn", ()))
+    } <= set(refs)
 
 
 def test_the_image_is_as_its_workloads_expect_it_and_names_no_registry() -> None:

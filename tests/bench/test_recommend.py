@@ -27,11 +27,11 @@ DATA = json.loads((Path(__file__).parent / "data" / "bitbrains.json").read_text(
 def machines() -> list[Machine]:
     return [
         Machine(
-            each["name"],
-            each["requestedMilli"],
-            list(zip(map(float, accumulate(each["stepsS"])), each["milli"], strict=True)),
+            machine["name"],
+            machine["requestedMilli"],
+            list(zip(map(float, accumulate(machine["stepsS"])), machine["milli"], strict=True)),
         )
-        for each in DATA["machines"]
+        for machine in DATA["machines"]
     ]
 
 

@@ -85,7 +85,7 @@ def test_the_page_about_large_jobs_tells_what_moves_and_the_job_fits_where_it_le
     assert run([*words, "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["nodes"]["d"]["requestedAfter"] == {}
-    moved = {each["pod"].partition("/")[2]: each["to"] for each in found["migrations"]}
+    moved = {migration["pod"].partition("/")[2]: migration["to"] for migration in found["migrations"]}
     documents = [each for each in yaml.safe_load_all(cluster.read_text()) if each]
     for document in documents:
         if document["kind"] == "Pod":
@@ -233,7 +233,7 @@ def test_moves_that_are_under_way_count(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
     assert run(["deschedule", "--dry-run", "-f", str(EXAMPLE), "-f", str(tmp_path), *AT, "-o", "json"]) == 0
     said = capsys.readouterr()
-    moves = {each["pod"]: each for each in json.loads(said.out)["migrations"]}
+    moves = {migration["pod"]: migration for migration in json.loads(said.out)["migrations"]}
     assert "jobs/encode-0" not in {pod for pod, move in moves.items() if move["allowed"]}
     assert "of Job jobs/encode, 1 pod is moving already" in moves["jobs/encode-1"]["why"]
     assert said.err == "", "nothing is ignored"

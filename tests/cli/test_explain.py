@@ -133,8 +133,8 @@ def test_json_is_whole_and_its_keys_stay(capsys: pytest.CaptureFixture[str]) -> 
     }
     assert {key for each in body["whyNot"] for key in each} == {"plugin", "reason", "nodes", "examples", "detail"}
     assert all(len(each["examples"]) == each["nodes"] for each in body["whyNot"])
-    assert {key for each in body["changes"] for key in each} == {"nodes", "steps", "text"}
-    assert {key for each in body["changes"] for step in each["steps"] for key in step} == {
+    assert {key for change in body["changes"] for key in change} == {"nodes", "steps", "text"}
+    assert {key for change in body["changes"] for step in change["steps"] for key in step} == {
         *("plugin", "mends", "on", "text", "victims")
     }
     assert load(told("report", "-n", "shop", "-f", EXAMPLE, "-o", "yaml", capsys=capsys), "output") == found

@@ -112,9 +112,9 @@ def test_every_option_with_a_number_refuses_what_is_none() -> None:
     """No bound of click's own keeps `nan` out."""
 
     def plain(command: click.Command, path: str) -> Iterator[str]:
-        for each in command.params:
-            if type(each.type) in (click.FloatRange, type(click.FLOAT)):
-                yield f"{path} {each.name}"
+        for param in command.params:
+            if type(param.type) in (click.FloatRange, type(click.FLOAT)):
+                yield f"{path} {param.name}"
         if isinstance(command, click.Group):
             context = click.Context(command)
             for name in command.list_commands(context):

@@ -133,11 +133,11 @@ async def test_a_report_says_what_right_sizing_would_save(tmp_path: Path, capsys
         told = json.loads(capsys.readouterr().out)["rightSizing"]
         # 3 cores and 6 GiB less, and 2 cores more: a quarter of a node by CPU, which is the scarcer of the two.
         assert told["total"] == {"cores": 1.0, "gib": 6.0, "nodes": 0.25}
-        assert [each["workload"] for each in told["workloads"]] == [
+        assert [workload["workload"] for workload in told["workloads"]] == [
             "default/selector of web",
             "default/selector of small",
         ]
-        assert sum(each["nodes"] for each in told["workloads"]) == told["total"]["nodes"]
+        assert sum(workload["nodes"] for workload in told["workloads"]) == told["total"]["nodes"]
         assert await asyncio.to_thread(koord, ["report", "--since", "1h", *where]) == 0
         assert "RIGHT-SIZING WOULD SAVE" in capsys.readouterr().out
         # Figures of Prometheus, and Recommendations of the cluster.

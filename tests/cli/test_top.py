@@ -300,7 +300,7 @@ def test_a_pod_of_a_cluster_is_explained(kubeconfig: str, capsys: pytest.Capture
     assert run(["explain", "shop/giant", "--kubeconfig", kubeconfig, "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["outcome"] == "unschedulable"
-    assert any("a request of 6 cpu instead of 100" in each["text"] for each in found["explanation"]["changes"])
+    assert any("a request of 6 cpu instead of 100" in change["text"] for change in found["explanation"]["changes"])
     assert run(["explain", "web", "-n", "shop", "--kubeconfig", kubeconfig]) == 0
     assert "is on n1" in capsys.readouterr().out
 

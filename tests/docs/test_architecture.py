@@ -37,7 +37,7 @@ def test_the_files_on_the_way_of_the_data_exist() -> None:
     table = page[begin : page.index("\n## ", begin + 3)]
     paths = [each for each in re.findall(r"`([a-z_]+/[a-z_/]+(?:\.py)?)`", table) if "/" in each]
     assert len(paths) >= 15
-    missing = [each for each in paths if not (ROOT / "koord" / each).exists()]
+    missing = [path for path in paths if not (ROOT / "koord" / path).exists()]
     assert not missing
 
 

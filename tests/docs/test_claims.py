@@ -206,7 +206,7 @@ def test_the_dry_run_of_the_agents_page_shows_writes_with_their_arithmetic(
     before = {path: path.read_bytes() for path in host.rglob("*") if path.is_file()}
     command = ["agent", "--once", "--dry-run", "--host-root", str(host), "-f", str(EXAMPLES / "agent"), "-o", "json"]
     assert run(command) == 0
-    writes = {(each["file"], each["by"]): each for each in json.loads(capsys.readouterr().out)["writes"]}
+    writes = {(write["file"], write["by"]): write for write in json.loads(capsys.readouterr().out)["writes"]}
     # 65% of 8 cores, less 3 that the service uses, less half a core of the system: 1.7 cores.
     suppressed = writes["sys/fs/cgroup/kubepods/besteffort/cpu.max", "cpu_suppress"]
     assert (suppressed["old"], suppressed["value"]) == ("max 100000", "170000 100000")

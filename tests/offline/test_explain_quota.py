@@ -46,7 +46,7 @@ def test_a_quota_whose_pods_fit_says_so_and_who_borrowed_beside_it(capsys: pytes
     assert found["usedBy"] == []
     assert {each["pod"] for each in found["waiting"]} == {"shop/front", "shop/back"}
     assert all(each["why"].startswith("its quota has room; ") for each in found["waiting"])
-    assert [(each["quota"], each["resource"], each["borrowed"]) for each in found["borrowers"]] == [
+    assert [(borrower["quota"], borrower["resource"], borrower["borrowed"]) for borrower in found["borrowers"]] == [
         ("research", "cpu", "6")
     ]
     assert found["lends"]["cpu"] == "8"

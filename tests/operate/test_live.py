@@ -273,7 +273,7 @@ def test_a_report_from_the_api_counts_what_runs_and_names_every_missing_right(
     config = watched.machine.data / "kubeconfig"
     assert koord(["report", "--since", "1h", "-o", "json", "--kubeconfig", str(config)]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [each["workload"] for each in found["workloads"]] == ["default/pod/count"]
+    assert [workload["workload"] for workload in found["workloads"]] == ["default/pod/count"]
     assert found["total"]["lent"]["coreHours"] > 0
     stranger = json.loads(config.read_text())
     stranger["users"][0]["user"] = {"token": watched.token}

@@ -105,7 +105,7 @@ async def test_a_plugin_that_is_killed_under_load_brings_all_in_line_when_it_is_
         made = await under_load(
             cri, cri, runtime.parent, tmp_path, lambda: processes.kill_and_start("nri"), labels, annotations
         )
-        quotas = [each / "cpu.cfs_quota_us" for each in cgroups(runtime.parent, *made.values())]
+        quotas = [cgroup / "cpu.cfs_quota_us" for cgroup in cgroups(runtime.parent, *made.values())]
         assert len(quotas) == 8
         await eventually(lambda: {said(quota) for quota in quotas} == {"50000"}, what="all are in line")
 

@@ -71,8 +71,8 @@ def recorded(cluster: Cluster, ask: Ask) -> PodRecord:
 
 def engine(*nodes: Node, plugins: tuple[Plugin, ...] = ROW_LOCAL, seed: int = 0) -> Engine:
     cluster = Cluster(seed)
-    for each in nodes:
-        cluster.put_node(each)
+    for node in nodes:
+        cluster.put_node(node)
     return Engine(cluster, Profile("default-scheduler", plugins, WEIGHTS))
 
 

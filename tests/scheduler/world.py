@@ -157,7 +157,7 @@ def differences(engine: Engine, pod: Pod, plain: Plain, profile: SchedulerProfil
             yield f"{who}: takes {found.best}, which is not feasible"
         return
     scores = cycle.scores(pod, feasible, plain, profile)
-    yield from (f"{who}: {each}" for each in score_differences(found.scores, scores, "the rules"))
+    yield from (f"{who}: {difference}" for difference in score_differences(found.scores, scores, "the rules"))
     totals = cycle.totals(pod, feasible, plain, profile)
     if found.best is None or totals[found.best] < max(totals.values()):
         yield f"{who}: takes {found.best}, by the rules {totals}"

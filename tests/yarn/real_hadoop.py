@@ -215,7 +215,9 @@ class Hadoop:
         return NOTHING
 
     async def running(self) -> list[str]:
-        return sorted(each["id"] for each in await containers(self.node_manager_web) if each["state"] == "RUNNING")
+        return sorted(
+            container["id"] for container in await containers(self.node_manager_web) if container["state"] == "RUNNING"
+        )
 
 
 async def containers(node_manager_web: str) -> list[dict[str, Any]]:

@@ -230,11 +230,11 @@ async def test_containers_of_the_default_executor_are_moved_below_best_effort_an
             assert sorted(in_memory) == sorted(placing.processes(SPARE.id))
             assert await asked(socket, "GET", "/information") == (200, {"name": "yarn", "version": "v1"})
             status, gone = await asked(socket, "POST", "/v1/killContainersByResource", {"resources": {"cpu": "3"}})
-            assert {each["uid"] for each in gone["items"]} == {SPARE.id, OLD.id}
+            assert {item["uid"] for item in gone["items"]} == {SPARE.id, OLD.id}
             await eventually(lambda: nm.alive() == [MASTER.id])
             await eventually(lambda: cgroups.children(placing.directory) == [MASTER.id])
             status, gone = await asked(socket, "POST", "/v1/killContainer", {"containerID": MASTER.id})
-            assert (status, [each["name"] for each in gone["items"]]) == (200, [MASTER.id])
+            assert (status, [item["name"] for item in gone["items"]]) == (200, [MASTER.id])
             await eventually(lambda: nm.alive() == [])
         finally:
             serving.cancel()

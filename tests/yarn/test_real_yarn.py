@@ -140,7 +140,7 @@ async def test_workers_go_in_the_stated_order_and_the_application_goes_on_throug
 
         await told.until(all_placed)
         all_ = await yarn.running()
-        kinds_ = {each["id"]: each["executionType"] for each in await containers(yarn.node_manager_web)}
+        kinds_ = {container["id"]: container["executionType"] for container in await containers(yarn.node_manager_web)}
         spare = {each for each in all_ if kinds_[each] == "OPPORTUNISTIC"}
         (first,) = masters(YarnContainer(each) for each in all_)
         assert len(spare) == 2

@@ -38,7 +38,7 @@ def _made(change: Any) -> Device:
 def test_the_object_is_made_with_its_node_as_owner(tmp_path: Path) -> None:
     change = _change(recorded("h200"), None, tmp_path)
     assert change["metadata"]["ownerReferences"][0]["kind"] == "Node"
-    assert [each["id"][:4] for each in change["spec"]["devices"]] == ["GPU-"]
+    assert [device["id"][:4] for device in change["spec"]["devices"]] == ["GPU-"]
 
 
 def test_nothing_is_told_before_anybody_looked_nor_of_a_machine_without_devices(tmp_path: Path) -> None:

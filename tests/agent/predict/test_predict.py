@@ -39,8 +39,8 @@ def created(made: AgentPod, when: str | None = OLD, *, deleted: bool = False) ->
 
 
 def trained_at(now_s: float, models: dict[str, Model]) -> None:
-    for each in models.values():
-        each.updated_s = now_s
+    for model in models.values():
+        model.updated_s = now_s
 
 
 def web(name: str = "web", cpu: str = "4", memory: str = "8Gi") -> AgentPod:

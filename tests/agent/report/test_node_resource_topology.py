@@ -185,7 +185,7 @@ def test_a_report_says_what_changed_and_leaves_what_others_wrote(tmp_path: Path)
     new["zones"].append({"name": "gone", "type": "Node"})
     node_resource_topology = convert(NodeResourceTopology, new)
     again = json.loads(json.dumps(change(state, files, node_resource_topology)))
-    assert [each["name"] for each in again["zones"]] == ["node-0", "node-1"]
+    assert [zone["name"] for zone in again["zones"]] == ["node-0", "node-1"]
     assert again["zones"][0] == new["zones"][0], "distances and other resources are others' to tell"
     settled = convert(NodeResourceTopology, {**new, "zones": again["zones"]})
     assert change(state, files, settled) is None

@@ -69,7 +69,7 @@ async def test_killed_after_any_write_the_next_one_goes_on(client: Client, after
         async def in_step() -> bool:
             metrics = {node_metric.metadata.name: node_metric for node_metric in await client.list(kinds.NODE_METRICS)}
             slos = {node_slo.metadata.name for node_slo in await client.list(kinds.NODE_SLOS)}
-            specs = [each.spec.metric_collect_policy is not None for each in metrics.values()]
+            specs = [metric.spec.metric_collect_policy is not None for metric in metrics.values()]
             return set(metrics) == slos == set(names) and all(specs) and await lent(client, names[0]) == 35900
 
         await eventually(in_step)

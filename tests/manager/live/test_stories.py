@@ -333,7 +333,7 @@ async def test_kinds_that_come_late_are_followed_when_they_are_there(embedded: C
     await configure(client, colocation={"enable": True})
     await make_node(client, "n1")
     needed = {kinds.NODE_METRICS.plural, kinds.NODE_SLOS.plural}
-    late = [each for each in definitions() if each["spec"]["names"]["plural"] not in needed]
+    late = [definition for definition in definitions() if definition["spec"]["names"]["plural"] not in needed]
     task = asyncio.create_task(run(client))
     for each in definitions():
         if each not in late:

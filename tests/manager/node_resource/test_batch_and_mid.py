@@ -172,7 +172,7 @@ def test_zones_of_which_nothing_is_said_are_left_alone() -> None:
 
 def test_a_zone_that_cannot_be_read_does_not_keep_the_node_from_its_own() -> None:
     given = state(report=base(), zones=topology(cpu="many"))
-    (found,) = [each for each in outcomes(given, config()) if each.plugin == "BatchResource"]
+    (found,) = [outcome for outcome in outcomes(given, config()) if outcome.plugin == "BatchResource"]
     assert "many" in found.note
     assert batch(given)[0] == 26700
 
@@ -189,7 +189,9 @@ def test_a_zone_that_cannot_be_read_does_not_keep_the_node_from_its_own() -> Non
 def test_without_a_fresh_report_nothing_is_lent_and_it_is_said_why(given: NodeState) -> None:
     assert batch(given) == (None, None)
     assert mid(given) == (None, None)
-    notes = [each.note for each in outcomes(given, config()) if each.plugin in ("BatchResource", "MidResource")]
+    notes = [
+        outcome.note for outcome in outcomes(given, config()) if outcome.plugin in ("BatchResource", "MidResource")
+    ]
     assert all(notes)
 
 

@@ -84,7 +84,7 @@ def _state(case: dict[str, Any]) -> NodeState:
         tuple(HostUsage("app", band, Amounts(cpu, memory)) for band, cpu, memory in case["host"]),
         Amounts(*case["reclaimable"]) if case["reclaimable"] else None,
     )
-    return NodeState(node, [_pod(each) for each in case["pods"]], metric, _topology(case["zones"]))
+    return NodeState(node, [_pod(pod) for pod in case["pods"]], metric, _topology(case["zones"]))
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))

@@ -37,8 +37,8 @@ def test_each_resource_is_listed_as_the_real_server_does(registry: Registry, pat
     *_, group, version = ("", *path.strip("/").split("/")) if path.startswith("/apis/") else ("", "", "v1")
     ours = Discovery(registry).resource_list(group, version)
     assert ours is not None
-    known = {each["name"]: each for each in theirs["resources"] if each["name"] not in LEFT_OUT}
-    assert {each["name"]: each for each in ours["resources"]} == known
+    known = {resource["name"]: resource for resource in theirs["resources"] if resource["name"] not in LEFT_OUT}
+    assert {resource["name"]: resource for resource in ours["resources"]} == known
     assert {**ours, "resources": None} == {**theirs, "resources": None}
 
 
@@ -56,8 +56,8 @@ def test_the_aggregated_form_says_the_same_as_the_lists(registry: Registry) -> N
         for version in item["versions"]:
             listed = discovery.resource_list(item["metadata"]["name"], version["version"])
             assert listed is not None
-            names = {each["name"] for each in listed["resources"]}
-            found = {each["resource"] for each in version["resources"]}
+            names = {resource["name"] for resource in listed["resources"]}
+            found = {resource["resource"] for resource in version["resources"]}
             found |= {
                 f"{e['resource']}/{s['subresource']}" for e in version["resources"] for s in e.get("subresources", ())
             }

@@ -61,7 +61,9 @@ def test_kubectl_finds_every_kind_by_the_path_of_its_collection(documents: dict[
 
 def test_kubectl_learns_from_the_patch_what_it_may_do(documents: dict[str, Json]) -> None:
     patch = documents["api/v1"]["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
-    assert {"dryRun", "fieldValidation", "fieldManager", "force"} <= {each["name"] for each in patch["parameters"]}
+    assert {"dryRun", "fieldValidation", "fieldManager", "force"} <= {
+        parameter["name"] for parameter in patch["parameters"]
+    }
     assert "application/strategic-merge-patch+json" in patch["requestBody"]["content"]
 
 

@@ -342,7 +342,7 @@ async def test_an_apply_that_names_another_object_reports_a_conflict_first(
         assert (await client.ask("PATCH", f"{path}first", applied("a", {"owned": "first"}), **apply))[0] == 201
         refused = await client.ask("PATCH", f"{path}second", applied("b", data), **apply)
         names = [
-            each["metadata"]["name"] for each in msgspec.json.decode((await client.ask("GET", CONFIG_MAPS))[2])["items"]
+            item["metadata"]["name"] for item in msgspec.json.decode((await client.ask("GET", CONFIG_MAPS))[2])["items"]
         ]
     assert refused[0] == code
     assert reason in refused[2]

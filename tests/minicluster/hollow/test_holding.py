@@ -48,7 +48,7 @@ def batch(name: str, priority: int = 5000, started_s: float = 0.0) -> tuple[Pod,
 
 def leaving(patience: Patience, pods: list[tuple[Pod, PodShape]], limit: int, now_s: float) -> list[str]:
     asked = Asked(best_effort_milli=4000 * len(pods), best_effort_got_milli=limit, limit_milli=limit)
-    return [each.pod.metadata.name for each in patience.evictions(HELD, pods, asked, now_s)]
+    return [eviction.pod.metadata.name for eviction in patience.evictions(HELD, pods, asked, now_s)]
 
 
 def test_pods_that_get_too_little_for_a_while_go_the_least_important_first() -> None:

@@ -44,7 +44,7 @@ class RunningUp:
         return found
 
     def pids(self) -> list[int]:
-        return [self.process.pid, *(each["pid"] for each in self.endpoints()["components"].values())]
+        return [self.process.pid, *(component["pid"] for component in self.endpoints()["components"].values())]
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(how)
@@ -122,9 +122,9 @@ def test_it_says_one_line_serves_and_leaves_nothing_behind(tmp_path: Path) -> No
         nodes = told["nodes"]
         assert (nodes["total"], nodes["ready"]) == (3, 3)
         assert not any(nodes[part] for part in ("notReady", "cordoned", "silent", "yarn", "yarnRefused"))
-        assert {each["name"] for each in told["components"]} == COMPONENTS
+        assert {component["name"] for component in told["components"]} == COMPONENTS
         assert (told["webhooks"]["asked"], told["webhooks"]["failure"]) == (True, "")
-        assert {each["name"] for each in told["schedulers"] if each["answers"]} == {
+        assert {scheduler["name"] for scheduler in told["schedulers"] if scheduler["answers"]} == {
             *("default-scheduler", "koord-scheduler"),
         }
         again = koord("up", "--headless", "--data-dir", str(data))
@@ -281,7 +281,11 @@ def test_co_location_is_on_and_batch_pods_run_on_what_is_lent(tmp_path: Path) ->
             text=True,
             check=True,
         )
-        (found,) = [each for each in json.loads(process.stdout)["resources"] if each["resource"].endswith("batch-cpu")]
+        (found,) = [
+            resource
+            for resource in json.loads(process.stdout)["resources"]
+            if resource["resource"].endswith("batch-cpu")
+        ]
         assert found["published"] > 4000
         assert found["lines"]
         # Who switches it off finds it off.

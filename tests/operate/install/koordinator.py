@@ -234,7 +234,7 @@ def definitions(version: str) -> Sequence[dict[str, Any]]:
         (folder,) = Path(WHOLE).glob(f"{version}*")
         found = [each for path in sorted(folder.glob("*.yaml")) for each in load_all(path.read_text(), str(path))]
         return [each for each in found if isinstance(each, dict)]
-    return [each.definition() for each in kinds(version)]
+    return [kind.definition() for kind in kinds(version)]
 
 
 def meta(name: str, namespace: str = "", **more: Any) -> dict[str, Any]:

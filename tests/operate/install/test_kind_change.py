@@ -53,7 +53,7 @@ def test_a_version_and_a_subresource_can_be_lost_too() -> None:
 
 @pytest.mark.parametrize("version", ["v1.4", "v1.8"])
 def test_objects_of_koordinator_lose_nothing_by_koords_kinds(version: str) -> None:
-    ours: dict[str, Any] = {key_of(each).name: each for each in definitions()}
+    ours: dict[str, Any] = {key_of(definition).name: definition for definition in definitions()}
     theirs = koordinator.definitions(version)
     assert len(theirs) >= 10
     assert {each["metadata"]["name"]: losses(each, ours[each["metadata"]["name"]]) for each in theirs} == {
@@ -66,7 +66,7 @@ def test_objects_of_koordinator_lose_nothing_by_koords_kinds(version: str) -> No
 
 def reservations(change: Any) -> tuple[dict[Key, Any], list[Any]]:
     """The kind as another product defines it, and as koord does."""
-    wanted = [each for each in definitions() if key_of(each).name.startswith("reservations.")]
+    wanted = [definition for definition in definitions() if key_of(definition).name.startswith("reservations.")]
     live: Any = copy.deepcopy(wanted[0])
     live["metadata"]["labels"] = {}
     live["metadata"]["managedFields"] = [{"manager": "helm"}]

@@ -256,7 +256,9 @@ def _content(manifest: Any) -> Any:
 
 
 def test_webhooks_that_change_hands_wait_for_nobody_and_get_their_policies_back() -> None:
-    (mutating,) = [each for each in koordinator.components("v1.8") if each["kind"] == "MutatingWebhookConfiguration"]
+    (mutating,) = [
+        component for component in koordinator.components("v1.8") if component["kind"] == "MutatingWebhookConfiguration"
+    ]
     late = koordinator.webhook("mnode", "/mutate-node", failurePolicy="Ignore")
     before = {**mutating, "webhooks": [*mutating["webhooks"], late]}
     patch = hand_over.opened(before, HERE)
@@ -269,7 +271,7 @@ def test_webhooks_that_change_hands_wait_for_nobody_and_get_their_policies_back(
             "annotations": {**before["metadata"]["annotations"], **patch["metadata"]["annotations"]},
         },
     }
-    assert [each["failurePolicy"] for each in during["webhooks"]] == ["Ignore", "Ignore"]
+    assert [webhook["failurePolicy"] for webhook in during["webhooks"]] == ["Ignore", "Ignore"]
     assert hand_over.opened(during, HERE) is None, "nothing is left to open"
     # The manager that takes over keeps what was there before.
     endpoint = Endpoint(HERE, "koordinator-webhook-service")

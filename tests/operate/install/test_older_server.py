@@ -56,7 +56,7 @@ def test_koord_installs_works_and_goes_on_an_older_api_server(binary: str, capsy
 
 def lacking_is_said(server: Server, version: tuple[int, int]) -> None:
     _, out, _ = server.koord("check", "-o", "json")
-    found = {each["feature"]: each for each in json.loads(out)["checks"]}
+    found = {check["feature"]: check for check in json.loads(out)["checks"]}
     assert found["API server"]["state"] == "works"
     assert found["kinds"]["state"] == "works"
     for feature in SERVER_FEATURES:

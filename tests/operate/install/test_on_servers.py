@@ -281,7 +281,7 @@ def test_what_was_killed_in_the_middle_is_finished_or_undone_by_the_next_run(
 def test_an_upgrade_keeps_the_settings_and_refuses_to_go_back(server: Server) -> None:
     assert server.koord("install", "--replicas", "3", "--components", "manager")[0] == 0
     code, out, _ = server.koord("check", "-o", "json")
-    checks = {each["feature"]: each["state"] for each in json.loads(out)["checks"]}
+    checks = {check["feature"]: check["state"] for check in json.loads(out)["checks"]}
     assert server.koord("status")[0] == 1
     # Nobody runs it here.
     assert (code, checks["manager"], checks["kinds"], checks["scheduler"]) == (1, "broken", "works", "off")
@@ -342,7 +342,7 @@ def account(server: Server, folder: Path, *rules: dict[str, Any]) -> Path:
 
     token = server.ask(make)
     (config,) = cast("list[Any]", load_all(server.kubeconfig.read_text(), "kubeconfig"))
-    config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
+    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
     path = folder / "half-trusted"
     path.write_text(json.dumps(config))
     path.chmod(0o600)
@@ -430,7 +430,7 @@ def test_an_agent_of_another_system_on_the_same_names_is_refused_with_its_reason
         assert "nothing was changed" in err
         assert server.versions(ALL) == before
         code, out, _ = server.koord("check", "-o", "json")
-        checks = {each["feature"]: each["state"] for each in json.loads(out)["checks"]}
+        checks = {check["feature"]: check["state"] for check in json.loads(out)["checks"]}
         assert (code, checks["Volcano's node agent (DaemonSet default/volcano-agent)"]) == (1, "broken")
         assert server.koord("install", "--components", "scheduler,descheduler")[0] == 0
     finally:
@@ -457,7 +457,7 @@ def test_neighbours_are_named_by_what_they_leave_on_the_cluster(server: Server) 
         }
         while True:
             _, out, _ = server.koord("check", "-o", "json")
-            found = {each["feature"]: each["state"] for each in json.loads(out)["checks"]}
+            found = {check["feature"]: check["state"] for check in json.loads(out)["checks"]}
             # A server serves a new group a moment after it is stored.
             if wanted <= found.keys():
                 break

@@ -66,7 +66,7 @@ def test_others_go_on_and_each_failure_is_told() -> None:
     found.put(PODS, pod("web"))
     assert isinstance(found.decide(), Bind)
     found.at(Moment(MADE_S + 2, 2.0))
-    (expired,) = [each for each in found.take_writes() if isinstance(each, Patch) and each.kind is RESERVATIONS]
+    (expired,) = [write for write in found.take_writes() if isinstance(write, Patch) and write.kind is RESERVATIONS]
     assert expired.body["status"]["phase"] == "Failed"
     assert {(failure.doing, str(failure.error)) for failure in failures} == {
         ("heed it", "not reservation:r"),

@@ -20,10 +20,10 @@ def shared(question: Question) -> Shown:
     tree = Tree(scales=question["scale"], keeps=keeps)
     tree.has(question["total"])
     quotas = {ROOT: tree.root}
-    for each in question["quotas"]:
-        bounds = Bounds(each["min"], each["max"], each.get("weight") or each["max"], each["lent"])
-        quotas[each["name"]] = Quota(each["name"], bounds)
-        tree.attach(quotas[each["name"]], quotas[each["parent"]])
+    for quota in question["quotas"]:
+        bounds = Bounds(quota["min"], quota["max"], quota.get("weight") or quota["max"], quota["lent"])
+        quotas[quota["name"]] = Quota(quota["name"], bounds)
+        tree.attach(quotas[quota["name"]], quotas[quota["parent"]])
     for pod in question["pods"]:
         add = partial(tree.add, quotas[pod["quota"]], pod["request"], +1, fixed=pod.get("non_preemptible", False))
         add(used=False)

@@ -37,7 +37,7 @@ class NodeVerdict:
 def found(question: Question) -> dict[str, NodeVerdict]:
     world = World()
     world.put(*(convert(Node, node) for node in question["nodes"]))
-    world.put(*(convert(Reservation, each) for each in question["reservations"]))
+    world.put(*(convert(Reservation, reservation) for reservation in question["reservations"]))
     for pod in question["pods"]:
         owned = question["owned"].get(pod["metadata"]["name"])
         said = {f"{PREFIX}reservation-allocated": json.dumps({"name": owned, "uid": f"uid-{owned}"})} if owned else {}

@@ -155,8 +155,8 @@ class Story:
 
     async def settle(self) -> None:
 
-        for each in self.fed.pods.records():
-            self.under.hear(Delta(each.metadata.key, None, each))
+        for record in self.fed.pods.records():
+            self.under.hear(Delta(record.metadata.key, None, record))
         self.preempting.look()
         await turns()
 

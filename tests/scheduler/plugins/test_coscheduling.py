@@ -299,7 +299,7 @@ def test_a_plan_tells_what_becomes_of_gangs_and_their_pod_groups(capsys: pytest.
     ]
     assert run(["plan", "-o", "json", *(word for file in files for word in ("-f", file))]) == 0
     planned = json.loads(capsys.readouterr().out)
-    assert {each["outcome"] for each in planned["pods"].values()} == {"scheduled"}
+    assert {pod["outcome"] for pod in planned["pods"].values()} == {"scheduled"}
     assert len(planned["pods"]) == 12
     status = planned["podGroups"]["default/render"]
     assert (status["phase"], status["scheduled"]) == ("Scheduled", 4)

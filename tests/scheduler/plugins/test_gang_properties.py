@@ -55,7 +55,7 @@ def test_a_gang_that_does_not_fit_leaves_the_state_bit_for_bit(cpus: list[int], 
     before = {name: column.tobytes() for name, column in world.core.cluster.table.columns.items()}
     known = picture(world)
     decisions = world.decide()
-    if not any(isinstance(each, Bind) for each in decisions):
+    if not any(isinstance(decision, Bind) for decision in decisions):
         # Columns may be declared in the meantime.
         columns = world.core.cluster.table.columns
         assert {name: columns[name].tobytes() for name in before} == before

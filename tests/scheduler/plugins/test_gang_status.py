@@ -40,7 +40,7 @@ class GangWorld(World):
         return self.group.status
 
     def _about_groups(self) -> list[Patch]:
-        return [each for each in self.core.take_writes() if isinstance(each, Patch) and each.kind is POD_GROUPS]
+        return [write for write in self.core.take_writes() if isinstance(write, Patch) and write.kind is POD_GROUPS]
 
 
 def shown(status: PodGroupStatus) -> tuple[str, int, int, int, int]:

@@ -97,7 +97,7 @@ def held_cpus(cpu: str, labels: dict[str, str] | None = None) -> World:
 
 def taken(found: World) -> list[Patch]:
     """What should be written, and is not."""
-    return [each for each in found.core.take_writes() if isinstance(each, Patch)]
+    return [write for write in found.core.take_writes() if isinstance(write, Patch)]
 
 
 def test_it_gets_more_cpus_and_keeps_those_that_it_has() -> None:

@@ -30,7 +30,9 @@ def test_the_usual_roles_are_those_that_a_real_server_makes(plane: ControlPlane)
             theirs["metadata"].pop(key)
         assert {key: value for key, value in theirs.items() if value is not None} == obj
     values = {class_["metadata"]["name"]: class_["value"] for class_ in classes}
-    assert {each["metadata"]["name"]: each["value"] for each in priority_classes()} == values
+    assert {
+        priority_class["metadata"]["name"]: priority_class["value"] for priority_class in priority_classes()
+    } == values
 
 
 @pytest.mark.cluster

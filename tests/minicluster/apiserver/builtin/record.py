@@ -108,7 +108,10 @@ def table_answer(server: RealServer, title: str, obj: Obj, status: Obj | None, n
     ended_s = time.time()
     assert code == 200, (title, table)
     row = table["rows"][0]
-    columns = [[each["name"], each["type"], each["format"], each["priority"]] for each in table["columnDefinitions"]]
+    columns = [
+        [definition["name"], definition["type"], definition["format"], definition["priority"]]
+        for definition in table["columnDefinitions"]
+    ]
     _, deleted, _ = server.send("DELETE", f"{where}?gracePeriodSeconds=0")
     created["metadata"].pop("managedFields", None)
     return {

@@ -30,7 +30,7 @@ def settled(made: Obj, *others: Obj) -> Obj:
 
 
 def conditions(made: Obj) -> dict[str, tuple[str, str]]:
-    return {each["type"]: (each["status"], each["reason"]) for each in made["status"]["conditions"]}
+    return {condition["type"]: (condition["status"], condition["reason"]) for condition in made["status"]["conditions"]}
 
 
 def test_nothing_is_served_before_the_names_are_accepted() -> None:

@@ -238,7 +238,7 @@ def test_joint_devices_are_free_and_on_the_same_switches_where_they_must_be(
     said = {"deviceTypes": ["gpu", "rdma"], **({"requiredScope": "SamePCIe"} if must else {})}
     got = scene.place(nvidia=count, rdma=1, annotations={JOINT: json.dumps(said)})
     gpus, cards = set(got.minors()), set(got.minors("rdma"))
-    free = [set(each) for each in combinations(sorted(set(range(4)) - busy), count)]
+    free = [set(combination) for combination in combinations(sorted(set(range(4)) - busy), count)]
     good = [each for each in free if not must or not {minor // 2 for minor in each} & full]
     if not free or full == {0, 1} or not good:
         assert got.node is None

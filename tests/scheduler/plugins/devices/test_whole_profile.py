@@ -70,7 +70,7 @@ def test_cpus_and_devices_come_from_one_numa_node_where_the_node_says_so() -> No
     assert sorted(minors(world, "first") + minors(world, "second")) == [0, 1]
     for name in ("first", "second"):
         said = json.loads(world.pods[f"shop/{name}"].metadata.annotations["scheduling.koordinator.sh/resource-status"])
-        assert [each["node"] for each in said["numaNodeResources"]] == minors(world, name)
+        assert [resource["node"] for resource in said["numaNodeResources"]] == minors(world, name)
     # The GPU that is free is where the other pod left 3 of 8 CPUs.
     world.delete("shop/first")
     world.put(pod("cpus", cpu="5"), pod("third", more=WHOLE, cpu="6"))

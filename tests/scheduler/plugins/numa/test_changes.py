@@ -166,6 +166,6 @@ def test_services_tell_the_topology_and_what_is_free() -> None:
     assert available["availableCPUs"] == "2-23"
     assert available["allocated"]["0"]["exclusivePolicy"] == "PCPULevel"
     node: Any = services["nodes/:nodeName"]("n1")
-    assert [(each["name"], each["cpuset"]) for each in node["allocatedPods"]] == [("p", "0-1")]
+    assert [(pod["name"], pod["cpuset"]) for pod in node["allocatedPods"]] == [("p", "0-1")]
     assert node["remainingNUMANodeResources"][0]["resources"] == {"cpu": "10", "memory": "48Gi"}
     assert services["nodes/:nodeName"]("n2") is None

@@ -104,7 +104,9 @@ def test_a_reservation_grows_no_further_than_its_quota_lets_it() -> None:
     def size_after(cpu: str) -> dict[str, str]:
         said = {f"{reservations.PREFIX}reservation-resize-allocatable": f'{{"resources": {{"cpu": "{cpu}"}}}}'}
         holding(teams, allocateOnce=False, annotations=said)
-        patches = [each for each in teams.core.take_writes() if isinstance(each, Patch) and each.kind is RESERVATIONS]
+        patches = [
+            write for write in teams.core.take_writes() if isinstance(write, Patch) and write.kind is RESERVATIONS
+        ]
         return {key: str(value) for patch in patches for key, value in patch.body["status"].items()}
 
     assert "quota a may use cpu 6 and uses 0" in size_after("7")["conditions"]

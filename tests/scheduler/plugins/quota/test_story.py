@@ -127,8 +127,8 @@ def test_after_any_history_quotas_say_what_a_new_scheduler_says(seed: int) -> No
         story.step()
         if number % 25 == 24:
             fresh = Teams()
-            for each in story.nodes.values():
-                fresh.core.put(NODES, each)
+            for node in story.nodes.values():
+                fresh.core.put(NODES, node)
             fresh.put(*story.quotas, *story.pods)
             assert statuses(story.teams.core) == statuses(fresh.core)
     story.teams.wait(400)

@@ -71,7 +71,7 @@ def test_quotas_that_are_always_there_are_made_with_the_max_of_the_configuration
 
 def test_a_quota_that_is_always_there_gets_its_object_again_though_nothing_happens() -> None:
     def created(teams: Teams) -> set[str]:
-        return {each.name for each in teams.core.take_writes() if isinstance(each, Create)}
+        return {write.name for write in teams.core.take_writes() if isinstance(write, Create)}
 
     built_in = {f"koordinator-{each}-quota" for each in ("root", "system", "default")}
     teams = Teams(1)

@@ -115,7 +115,7 @@ def test_huge_amounts_stay_exact() -> None:
     huge = 2**63 - 1
     bounds = Bounds({}, {MEMORY: huge}, {MEMORY: huge})
     tree = built({MEMORY: huge}, {name: Said("", bounds, {MEMORY: huge}) for name in "abc"})
-    assert sum(each or 0 for each in tree.runtimes(MEMORY).values()) == huge
+    assert sum(runtime or 0 for runtime in tree.runtimes(MEMORY).values()) == huge
 
 
 def _bounds(dice: random.Random) -> Bounds:
