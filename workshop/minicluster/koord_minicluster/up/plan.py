@@ -108,14 +108,15 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
 
 def _watchers(options: UpOptions, path: Path, kubeconfig: tuple[str, str]) -> Iterator[Component]:
     """The console, and what keeps and shows metrics over time."""
-    boards: tuple[str, ...] = ()
+    over_time: tuple[str, ...] = ()
     if options.monitoring:
         ports = [str(_free(0)) for _ in range(2)]
+        over_time = ("--prometheus", f"http://127.0.0.1:{ports[0]}")
         if grafana_command(path) is not None:
-            boards = ("--grafana", f"http://127.0.0.1:{ports[1]}")
+            over_time += ("--grafana", f"http://127.0.0.1:{ports[1]}")
         where = ("--data-dir", str(path), "--prometheus-port", ports[0], "--grafana-port", ports[1])
         yield Component("monitoring", where, MONITORING_STOP_S, late=True)
-    yield Component("console", (*kubeconfig, "--link-file", str(path / CONSOLE_LINK), *boards), late=True)
+    yield Component("console", (*kubeconfig, "--link-file", str(path / CONSOLE_LINK), *over_time), late=True)
 
 
 def _own_cgroup(port: int) -> tuple[str, str]:
