@@ -21,6 +21,7 @@ from koord.api.protocol import names
 
 MOST: Final = 64
 _TEXT: Final = re.compile(r"([1-9]\d?)/([1-9]\d?)")
+_LEASE: Final = re.compile(r"([1-9]\d?)-of-([1-9]\d?)")
 _numbers: Final = {str(number): number for number in range(1, MOST + 1)}
 _TOGETHER: Final = (names.LABEL_POD_GROUP, names.LABEL_POD_GROUP_NAME, names.LABEL_QUOTA_NAME)
 """Labels of pods that belong into one shard: a gang is placed whole, and a quota is added up by one scheduler."""
@@ -84,6 +85,15 @@ def _together(meta: ObjectMeta) -> str:
     gang = meta.annotations.get(names.ANNOTATION_GANG_NAME, "")
     name = gang or next((meta.labels[key] for key in _TOGETHER if key in meta.labels), "")
     return f"{meta.namespace}/{name}" if name else ""
+
+
+def is_otherwise(lease: str, base: str, shard: Shard | None) -> bool:
+    """Whether a lease is that of a scheduler that divides the cluster in another way, or not at all. `base`: the lease
+    of a scheduler without shards."""
+    if lease == base:
+        return shard is not None
+    match = _LEASE.fullmatch(lease.removeprefix(f"{base}-")) if lease.startswith(f"{base}-") else None
+    return match is not None and (shard is None or int(match[2]) != shard.of)
 
 
 def parse(text: str, pool_label: str = "") -> Shard:

@@ -17,7 +17,7 @@ from koord.api.protocol import names
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Nowhere
 from koord.scheduler.profiles import profiles_of
-from koord.scheduler.shards import InvalidShard, Shard, parse
+from koord.scheduler.shards import InvalidShard, Shard, is_otherwise, parse
 
 POOL = "pool"
 words = st.text("abcdefgh-0123456789", min_size=1, max_size=12)
@@ -80,6 +80,22 @@ def test_handed_around_it_is_in_every_shard_once_and_then_back(of: int, name: st
     assert home.handed_over(pod(name, note=note), again=False) is None
     again = home.handed_over(pod(name, note=note), again=True)
     assert (again is None) == (of == 1)
+
+
+@pytest.mark.parametrize(
+    ("lease", "shard", "expected"),
+    [
+        ("koord-scheduler", None, False),
+        ("koord-scheduler", Shard(1, 2), True),
+        ("koord-scheduler-2-of-2", Shard(1, 2), False),
+        ("koord-scheduler-2-of-3", Shard(1, 2), True),
+        ("koord-scheduler-2-of-3", None, True),
+        ("koord-scheduler-profile", Shard(1, 2), False),
+        ("koord-manager", Shard(1, 2), False),
+    ],
+)
+def test_which_leases_are_of_another_division(lease: str, shard: Shard | None, expected: bool) -> None:
+    assert is_otherwise(lease, "koord-scheduler", shard) is expected
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/65", "a/b", "1/2/3", "-1/2", "01/2"])

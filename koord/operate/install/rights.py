@@ -146,9 +146,9 @@ SCHEDULER: Final = (
     ),
     EVENTS,
     Right(
-        "take its lease, and announce its scheduler names",
+        "take its lease, see those of other schedulers, and announce its scheduler names",
         (LEASES,),
-        ("get", "watch", "create", "patch"),
+        (*READ, "create", "patch"),
         (),
         "configuration",
     ),

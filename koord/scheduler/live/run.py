@@ -42,6 +42,7 @@ from koord.scheduler.core.core import Core
 from koord.scheduler.live.announcing import Announcing
 from koord.scheduler.live.auditing import Auditing, AuditMetrics
 from koord.scheduler.live.diagnosis import Inspection
+from koord.scheduler.live.dividing import Division, until_one_division
 from koord.scheduler.live.loop import Loop
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.scheduler.live.noticing import UnderNotice
@@ -170,6 +171,10 @@ class Runner:
 
     async def _lead(self, client: Client, identity: str) -> None:
         """Decides until cancelled, by one configuration after the other."""
+        if self._options.elect:
+            wanted = self._config.leader_election
+            division = Division(wanted.resource_name, self._options.shard)
+            await until_one_division(client, wanted.resource_namespace, division, self._clock)
         telling = Telling(client, self._events, self._clock)
         namespace = self._config.leader_election.resource_namespace
         announcing = Announcing(client, namespace, identity, self._scheduler_names, self._clock)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from koord.api.kinds import NODES, PODS
+from koord.api.kinds import LEASES, NODES, PODS
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
+from koord.scheduler.live import dividing
 from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.shards import Shard
 from koord_chaos.faults.live.checks import objects
@@ -19,6 +21,7 @@ from koord_chaos.invariants.moment import Moment
 from koord_chaos.invariants.placing import PLACING
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import node_manifest, pod_manifest, scheduling, serving, until_bound
+from tests.waiting import eventually
 
 SHARDS, NODES_A_POOL, POOLS = 3, 2, 4
 LABEL = "pool"
@@ -56,6 +59,32 @@ async def test_schedulers_fill_a_cluster_together_and_give_no_room_twice(client:
             await client.create(PODS, pod_manifest(name))
         where = await until_bound(client, *pods)
         assert {sum(node == other for other in where.values()) for node in where.values()} == {CPU}
+        assert list(violations(PLACING, Moment(await objects(client)))) == []
+        assert places.bound_twice() == []
+
+
+async def test_a_cluster_is_divided_in_one_way_at_a_time(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dividing, "ENDS_S", (600.0, 600.0))
+    leases = [f"koord-scheduler-{number}-of-{SHARDS}" for number in range(1, SHARDS + 1)]
+
+    async def are_held() -> bool:
+        held = {lease.metadata.name for lease in await client.list(LEASES, namespace=NAMESPACE_KOORDINATOR)}
+        return held >= {*leases}
+
+    pods = [f"p-{number}" for number in range(POOLS * NODES_A_POOL * CPU)]
+    async with watching(client) as places, AsyncExitStack() as stack:
+        async with scheduling(client, options=SchedulerOptions(alone=True, elect=True)):
+            await client.create(PODS, pod_manifest("first"))
+            await until_bound(client, "first")
+            for number in range(1, SHARDS + 1):
+                await stack.enter_async_context(scheduling(client, options=options(number)))
+            await eventually(are_held)
+            for name in pods[1 : len(pods) // 2]:
+                await client.create(PODS, pod_manifest(name))
+            await until_bound(client, *pods[1 : len(pods) // 2])
+        for name in pods[len(pods) // 2 :]:
+            await client.create(PODS, pod_manifest(name))
+        await until_bound(client, *pods[1:])
         assert list(violations(PLACING, Moment(await objects(client)))) == []
         assert places.bound_twice() == []
 
