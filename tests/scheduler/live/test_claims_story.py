@@ -1,11 +1,13 @@
-"""Devices by claim from end to end: templates, hollow nodes that publish GPUs, binding, and release."""
+"""Devices by claim from end to end: templates, hollow nodes that publish GPUs, binding, and release.
+
+On koord's own API server, and on a real one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from koord.api.kinds import (
@@ -18,7 +20,7 @@ from koord.kube.client import Client
 from koord_minicluster.controllers.live.run import run as run_controllers
 from koord_minicluster.hollow.devices import DRIVER
 from koord_minicluster.hollow.live.fleet import FleetOptions, run_fleet
-from tests.scheduler.live.embedded import pod_manifest, scheduling, serving, until_bound
+from tests.scheduler.live.embedded import pod_manifest, scheduling, until_bound
 from tests.scheduler.live.test_live import condition_of
 from tests.waiting import eventually
 
@@ -30,24 +32,23 @@ USES: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplat
 
 
 @asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[Client]:
-    """An API server, controllers, a scheduler, and two nodes with two GPUs each."""
-    async with serving(folder) as client:
-        ready = asyncio.Event()
-        fleet = FleetOptions(nodes=2, gpus=2)
-        tasks = [
-            asyncio.create_task(run_controllers(client)),
-            asyncio.create_task(run_fleet(client, fleet, on_ready=lambda _: ready.set())),
-        ]
-        try:
-            await asyncio.wait_for(ready.wait(), 60)
-            async with scheduling(client):
-                yield client
-        finally:
-            for task in tasks:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+async def cluster(client: Client) -> AsyncIterator[None]:
+    """Controllers, a scheduler, and two nodes with two GPUs each."""
+    ready = asyncio.Event()
+    fleet = FleetOptions(nodes=2, gpus=2)
+    tasks = [
+        asyncio.create_task(run_controllers(client)),
+        asyncio.create_task(run_fleet(client, fleet, on_ready=lambda _: ready.set())),
+    ]
+    try:
+        await asyncio.wait_for(ready.wait(), 60)
+        async with scheduling(client):
+            yield
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
 
 async def claims_by_pod(client: Client) -> dict[str, ResourceClaim]:
@@ -55,8 +56,9 @@ async def claims_by_pod(client: Client) -> dict[str, ResourceClaim]:
     return {claim.metadata.controller.name: claim for claim in claims if claim.metadata.controller is not None}
 
 
-async def test_pods_get_gpus_by_claims_of_a_template_and_give_them_back(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as client:
+async def test_pods_get_gpus_by_claims_of_a_template_and_give_them_back(anywhere: Client) -> None:
+    client = anywhere
+    async with cluster(client):
         await client.create(RESOURCE_CLAIM_TEMPLATES, TEMPLATE)
         names = [f"train-{i}" for i in range(4)]
         for name in names:
@@ -85,8 +87,9 @@ async def test_pods_get_gpus_by_claims_of_a_template_and_give_them_back(tmp_path
         assert (await until_bound(client, "late"))["late"] == nodes["train-0"]
 
 
-async def test_a_claim_without_users_gives_its_devices_back_and_stays(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as client:
+async def test_a_claim_without_users_gives_its_devices_back_and_stays(anywhere: Client) -> None:
+    client = anywhere
+    async with cluster(client):
         claim = {"metadata": {"name": "shared", "namespace": "default"}, "spec": TEMPLATE["spec"]["spec"]}
         await client.create(RESOURCE_CLAIMS, claim)
         uses: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "shared"}]}
