@@ -45,10 +45,10 @@ class Expression:
         return self._program.evaluate(variables, CALL_LIMIT)
 
 
-def compiled(source: str, variables: Mapping[str, Type]) -> Expression:
-    """Raises CelError, with a text that says what failed."""
+def compiled(source: str, variables: Mapping[str, Type], *, binds: bool = False) -> Expression:
+    """Raises CelError, with a text that says what failed. `binds`: whether `cel.bind` may be used."""
     try:
-        checked = check(source, parse(source), variables)
+        checked = check(source, parse(source, binds=binds), variables)
         check_literals(checked)
         program = build(checked, tuple(variables))
     except Instantiation as error:

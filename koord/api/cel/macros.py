@@ -40,9 +40,9 @@ class _Misused(Exception):
 class Expander:
     """`number` gives the number of a new node; `fault` notes what is wrong, and gives a node to go on with."""
 
-    def __init__(self, number: Callable[[], int], fault: Callable[[int, str], Expr]) -> None:
-        self._number = number
-        self._fault = fault
+    def __init__(self, number: Callable[[], int], fault: Callable[[int, str], Expr], *, binds: bool) -> None:
+        """`binds`: whether there is `cel.bind`."""
+        self._number, self._fault, self._binds = number, fault, binds
 
     def expand(self, at: int, name: str, target: Expr | None, args: list[Expr]) -> Expr | None:
         """What a call stands for, if it is one of a macro."""
@@ -65,6 +65,10 @@ class Expander:
             return self._optionally(at, name, target, args)
         if name == "sortBy" and count == 2:
             return self._sorted(at, target, args)
+        if self._binds and name == "bind" and count == 3 and isinstance(target, Ident) and target.name == "cel":
+            if not isinstance(args[0], Ident):
+                raise _Misused(args[0].at, "cel.bind() variable names must be simple identifiers")
+            return self._bound(at, args[0].name, args[1], args[2])
         return None
 
     def _has(self, at: int, arg: Expr) -> Expr:

@@ -53,13 +53,13 @@ class _Lost(Exception):
     """The text here is invalid; the reader of the expression around it goes on behind it."""
 
 
-def parse(source: str) -> Expr:
-    """The tree of an expression. Raises CompileError."""
+def parse(source: str, *, binds: bool = False) -> Expr:
+    """The tree of an expression. Raises CompileError. `binds`: whether there is `cel.bind`, which not all have."""
     if len(source) > _LONGEST:
         text = f"expression code point size exceeds limit: size: {len(source)}, limit {_LONGEST}"
         raise CompileError(source, [Issue(None, text)])
     tokens, issues = lexer.tokens(source)
-    reader = _Parser(source, tokens, issues)
+    reader = _Parser(source, tokens, issues, binds=binds)
     try:
         tree = reader.whole()
     except _Lost:
@@ -72,7 +72,7 @@ def parse(source: str) -> Expr:
 
 
 class _Parser:
-    def __init__(self, source: str, tokens: list[Token], issues: list[Issue]) -> None:
+    def __init__(self, source: str, tokens: list[Token], issues: list[Issue], *, binds: bool) -> None:
         self._source = source
         self._tokens = tokens
         self._at = 0
@@ -84,7 +84,7 @@ class _Parser:
         "After a fault, no further one is told until something fits again."
         self._numbers = itertools.count(1)
         self.issues = issues
-        self._macros = macros.Expander(self._number, self._fault)
+        self._macros = macros.Expander(self._number, self._fault, binds=binds)
 
     def whole(self) -> Expr:
         tree = self._expr()

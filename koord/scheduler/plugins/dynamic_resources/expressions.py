@@ -41,7 +41,7 @@ def selector(source: str) -> Expression | CelError:
     if len(source) > LONGEST:
         return CelError(f"too long: {len(source)} characters, at most {LONGEST} are allowed")
     try:
-        expression = compiled(source, {"device": _DEVICE})
+        expression = compiled(source, {"device": _DEVICE}, binds=True)
     except CelError as error:
         return error
     if expression.type not in (BOOL, DYN):
