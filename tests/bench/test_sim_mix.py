@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from koord_bench.sim_mix import measure
 
 
-def test_the_default_policy_does_less_than_the_fluid_bound_and_more_than_nothing() -> None:
-    figures = measure("adaptive", "quick")
-    assert 0 < figures["work"] <= figures["bound"]
-    assert figures["nodes"] == 4
+def test_no_policy_that_keeps_the_mark_does_more_than_the_fluid_bound() -> None:
+    own, oracle = (measure(policy, "quick", Path()) for policy in ("adaptive", "oracle"))
+    assert own["nodes"] == oracle["nodes"] == 4
+    assert own["bound"] == oracle["bound"]
+    assert 0 < own["work"] < oracle["work"] <= oracle["bound"]

@@ -79,7 +79,8 @@ BENCHES: Final[Mapping[str, Bench]] = {
 
 PACKING: Final = "gpu-packing"
 PACKING_OPTIONS: Final = ("data", "trace", "seed", "policy", "load", "plot")
-RECOMMEND: Final = "recommend"
+WITH_TRACES: Final = ("recommend", "sim")
+"""They take `--data`, too."""
 COLOCATION: Final = "colocation"
 COLOCATION_OPTIONS: Final = ("neighbours", "rounds", "seconds", "record", "minutes")
 HEADINGS: Final = ("BENCH", "CASE", "METRIC", "VALUE", "UNIT", "BASELINE", "RATIO", "GOAL", "MET")
@@ -89,7 +90,7 @@ def packing_options(command: F) -> F:
     """What `koord bench gpu-packing` takes beside; no other benchmark does."""
     folder, file = click.Path(exists=True, file_okay=False, path_type=Path), click.Path(dir_okay=False, path_type=Path)
     for option in reversed((
-        click.option("--data", type=folder, help="gpu-packing, recommend: folder with traces; else made-up ones."),
+        click.option("--data", type=folder, help="gpu-packing, recommend, sim: folder with traces; else made-up ones."),
         click.option("--trace", multiple=True, metavar="NAME", help="gpu-packing: trace to replay; repeatable."),
         click.option("--seed", multiple=True, type=int, help="gpu-packing: order of arrival; repeatable."),
         click.option("--policy", multiple=True, metavar="NAME", help="gpu-packing: policy to run; repeatable."),
@@ -137,7 +138,7 @@ def bench(name: str | None, quick: bool, output: str, **own: Any) -> None:
     )
     for given, of in ((packing, PACKING), (colocation, COLOCATION)):
         written = [f"--{option}" for option, value in given.items() if value]
-        if written and name != of and (name, written) != (RECOMMEND, ["--data"]):
+        if written and name != of and not (name in WITH_TRACES and written == ["--data"]):
             raise click.UsageError(f"{', '.join(written)} is for {of}: koord bench {of} {' '.join(written)} ...")
     results: list[Result] = []
     names = [name] if name else list(BENCHES)
@@ -154,7 +155,7 @@ def bench(name: str | None, quick: bool, output: str, **own: Any) -> None:
                 return
             elif chosen == COLOCATION:
                 results += _colocate(quick, say, colocation)
-            elif chosen == RECOMMEND:
+            elif chosen in WITH_TRACES:
                 results += importlib.import_module(BENCHES[chosen].module).run(quick, say, packing["data"])
             else:
                 results += importlib.import_module(BENCHES[chosen].module).run(quick, say)

@@ -8,6 +8,7 @@ them. Last comes how much batch work the default policy does (`sim_mix`).
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from koord_bench import sim_mix
@@ -25,7 +26,8 @@ LINEAR: Final = 1.3
 """How much more a node or an hour may cost at four times as many."""
 
 
-def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
+def run(quick: bool = False, progress: Progress = silent, data: Path | None = None) -> list[Result]:
+    """`data`: folder with traces."""
     report, size = Report(BENCH, quick, progress), QUICK if quick else FULL
     for descheduler, goal_s in ((False, WITHOUT_S), (True, WITH_S)):
         suffix = ", descheduler" if descheduler else ""
@@ -38,7 +40,7 @@ def run(quick: bool = False, progress: Progress = silent) -> list[Result]:
         if descheduler:
             case.add("pods moved", figures["moved"], "pods")
     _growth(report, size)
-    sim_mix.add_cases(report, quick=quick)
+    sim_mix.add_cases(report, None if quick else data, quick=quick)
     return report.rows
 
 

@@ -1,14 +1,13 @@
 """How much of the oracle's batch work koord's default policy does, and Koordinator's: the scenarios `mix` and
 `mix-heavy`.
 
-Needs the folder of traces in KOORD_TRACES (bitbrains, planetlab, surf); without it, the trace that ships with koord is
-played, whose scenario is too short for goals. Each policy has a process of its own.
+Needs a folder of traces (bitbrains, planetlab, surf); without it, the trace that ships with koord is played, whose
+scenario is too short for goals. Each policy has a process of its own.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +24,6 @@ from koord.sim.scenario import Scenario, parse
 from koord_bench.children import figures_of
 from koord_bench.harness import Figures, Report
 
-TRACES: Final = "KOORD_TRACES"
 MIX: Final = "mix"
 HEAVY: Final = "mix-heavy"
 SHIPPED: Final = "shipped"
@@ -36,19 +34,19 @@ MEASURED_BY: Final = "oracle"
 KOORDINATOR: Final = "usage"
 
 
-def add_cases(report: Report, *, quick: bool) -> None:
-    if quick or TRACES not in os.environ:
-        _add_case(report, QUICK if quick else SHIPPED, {})
+def add_cases(report: Report, traces: Path | None, *, quick: bool) -> None:
+    if traces is None:
+        _add_case(report, QUICK if quick else SHIPPED, Path(), {})
         return
     for size, goals in GOALS.items():
-        _add_case(report, size, goals)
+        _add_case(report, size, traces, goals)
 
 
-def _add_case(report: Report, size: str, goals: Mapping[str, float]) -> None:
+def _add_case(report: Report, size: str, traces: Path, goals: Mapping[str, float]) -> None:
     outcomes = {}
     for name in (MEASURED_BY, DEFAULT, KOORDINATOR):
         report.progress(f"{name} on {size}")
-        outcomes[name] = figures_of("koord_bench.sim_mix", name, size)
+        outcomes[name] = figures_of("koord_bench.sim_mix", name, size, str(traces))
     oracle, own, koordinator = (outcomes[name] for name in (MEASURED_BY, DEFAULT, KOORDINATOR))
     case = report.case(f"{size}, {own['nodes']:.0f} nodes, {DEFAULT}")
     for metric, value, unit, more_is_better in (
@@ -78,8 +76,8 @@ GOALS: Final[Mapping[str, Mapping[str, float]]] = {
 """By the name of the scenario."""
 
 
-def measure(policy: str, size: str) -> Figures:
-    scenario, traces = _scenario(size)
+def measure(policy: str, size: str, traces: Path) -> Figures:
+    scenario = _scenario(size)
     cluster = cluster_of(scenario, traces, scenario.seed)
     outcome = run(scenario, cluster, {"": POLICIES[policy]}, seed=scenario.seed)
     totals = outcome.totals
@@ -96,17 +94,17 @@ def measure(policy: str, size: str) -> Figures:
     }
 
 
-def _scenario(size: str) -> tuple[Scenario, Path]:
+def _scenario(size: str) -> Scenario:
     file = shipped.DEFAULT.with_name(f"{size}.yaml") if size in GOALS else shipped.DEFAULT
     scenario = parse(file.read_text(), str(file))
     if size in GOALS:
         batch = replace(scenario.batch, pending=NODES)
-        return replace(scenario, cluster=replace(scenario.cluster, nodes=NODES), batch=batch), Path(os.environ[TRACES])
+        return replace(scenario, cluster=replace(scenario.cluster, nodes=NODES), batch=batch)
     if size == QUICK:
         small = replace(scenario.cluster, nodes=4)
-        return replace(scenario, cluster=small, duration="3h", warm_up="1h"), Path()
-    return scenario, Path()
+        return replace(scenario, cluster=small, duration="3h", warm_up="1h")
+    return scenario
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(measure(sys.argv[1], sys.argv[2])) + "\n")
+    sys.stdout.write(json.dumps(measure(sys.argv[1], sys.argv[2], Path(sys.argv[3]))) + "\n")
