@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from koord.cli.main import run as koord
 from koord.operate.boards import ALL
 from koord.operate.endpoints import Endpoints, Running
 from koord_minicluster.up.monitoring import board_files, grafana_files, targets
@@ -112,6 +113,14 @@ def test_grafana_listens_on_loopback_finds_its_boards_and_asks_nothing_of_the_in
     }
     (source,) = yaml.safe_load(files["provisioning/datasources/koord.yaml"])["datasources"]
     assert source["url"] == "http://127.0.0.1:9090"
+
+
+@pytest.mark.prometheus
+def test_without_a_cluster_the_command_says_how_to_start_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert koord(["monitoring", "--data-dir", str(tmp_path)]) == 2
+    assert f"no koord up runs on {tmp_path}: start one with koord up --data-dir" in capsys.readouterr().err
 
 
 def test_without_prometheus_the_command_says_how_to_get_it(tmp_path: Path) -> None:

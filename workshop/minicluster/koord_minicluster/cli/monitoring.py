@@ -12,7 +12,7 @@ import click
 @click.option(
     "--data-dir",
     required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     help="Directory of a running koord up.",
 )
 @click.option("--prometheus-port", default=9090, show_default=True, type=click.IntRange(1, 65535), help="Its port.")
@@ -24,10 +24,13 @@ def monitoring(data_dir: Path, prometheus_port: int, grafana_port: int) -> int:
     """
     from koord.cli.component import located, server_is_up, start
     from koord.kube import shell, tether
+    from koord.operate.endpoints import read_endpoints
     from koord_minicluster.up.installed import installed_prometheus
 
     installed_prometheus()
     data = data_dir.absolute()
+    if read_endpoints(data) is None:
+        raise click.UsageError(f"no koord up runs on {data_dir}: start one with koord up --data-dir {data_dir}")
     supervised = start("text")
 
     async def main() -> None:
