@@ -176,6 +176,7 @@ async def test_without_a_session_the_page_says_how_to_get_in(cluster: Demo, tmp_
         await page.until("document.body.innerText.includes('does not accept it')")
 
 
+@pytest.mark.timeout(600)
 async def test_a_tour_from_the_overview_to_a_pod_and_a_preview(page: Page, cluster: Demo) -> None:
     """The way of docs/console.md. With KOORD_PICTURES it takes the pictures there, once there is a course to see."""
     await shown(page, cluster.address + "/")

@@ -240,7 +240,7 @@ async def test_a_server_that_is_gone_leaves_figures_with_their_time(tmp_path: Pa
                 await page.until("document.body.innerText.includes('This cluster has no nodes yet')")
                 assert "koord up --demo" in await page.text(), "an empty cluster says what to do first"
                 filled(cluster.kubeconfig)
-                await page.until("document.querySelector('h1').textContent.includes('batch') && koordMap.ms > 0")
+                await page.until("document.body.innerText.includes('3 nodes') && koordMap.ms > 0")
                 server.kill()
                 await page.until("document.body.innerText.includes('the API server does not answer')", 90)
                 assert "3 nodes" in await page.text(), "figures stay"
