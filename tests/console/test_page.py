@@ -210,7 +210,7 @@ async def test_a_tour_from_the_overview_to_a_pod_and_a_preview(page: Page, clust
     await page.until("location.pathname == '/pods/shop/render-large'")
     await page.until("document.querySelector('.road') && !document.querySelector('[aria-busy]')", 60)
     await pictured(page, "pod", 1100)
-    for text in ("Path to a node", "What would let it in", "NodeResourcesFit"):
+    for text in ("Path to a node", "each tried out", "NodeResourcesFit"):
         assert text in await page.text()
     assert page.complaints == []
 
