@@ -124,7 +124,7 @@ def are_exact(amounts: Array) -> bool:
 
 def percent(part: Numbers, whole: Numbers) -> Numbers:
     """100 * part // whole, for numbers and arrays; `part` is not negative, `whole` is positive."""
-    if isinstance(whole, np.ndarray) and np.maximum.reduce(whole, axis=None) < EXACT_BELOW:
+    if isinstance(whole, np.ndarray) and np.maximum.reduce(whole, axis=None, initial=0) < EXACT_BELOW:
         # Ten times faster than the division of 64-bit integers.
         return (part * 100 / whole).astype(np.int64)
     return part * 100 // whole
