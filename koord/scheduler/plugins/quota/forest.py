@@ -189,7 +189,7 @@ class Forest:
             self._tree_of[name].bind(self.quotas[name], new.bounds)
         else:
             self._move(name, new)
-        for tree in {self._id(spec) for spec in (old, new) if spec is not None and spec.is_root and self._several}:
+        for tree in {self._id(spec) for spec in (old, new) if spec is not None and spec.is_root} - {DEFAULT_TREE}:
             self._tree_changed(tree)
         return stale
 

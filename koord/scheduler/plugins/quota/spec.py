@@ -53,14 +53,16 @@ def quota_spec(quota: ElasticQuota) -> QuotaSpec:
         total = None if total_written is None else amounts(total_written, capped=True)
     except (AnnotationError, BadInput) as error:
         fault = fault or str(error)
-    parent = protocol.parent_of(meta)
+    # The root is above all trees, whatever its labels say.
+    is_top = meta.name == names.QUOTA_ROOT
+    parent = "" if is_top else protocol.parent_of(meta)
     return QuotaSpec(
         meta.key,
         meta.name,
         meta.namespace,
         meta.creation_timestamp or "",
         names.OLD_QUOTAS.get(parent, parent),
-        protocol.TREE_ID.read(meta),
+        "" if is_top else protocol.TREE_ID.read(meta),
         protocol.IS_PARENT.read(meta),
         protocol.IS_ROOT.read(meta),
         protocol.IGNORE_DEFAULT_TREE.read(meta),

@@ -420,3 +420,28 @@ def test_figures_have_the_originals_names_and_go_with_their_quota() -> None:
     teams.wait(10)
     teams.core.take_writes()
     assert {measure.value for measure in controller.measures() if measure.labels.get("name") == "a"} == {None}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({f"{PREFIX}is-root": "true"}, id="a root without a tree"),
+        pytest.param({f"{PREFIX}is-root": "true", f"{PREFIX}parent": "a"}, id="a root without a tree below a quota"),
+    ],
+)
+def test_a_quota_that_says_it_is_a_root_and_names_no_tree_leaves_the_others_alone(labels: dict[str, str]) -> None:
+    teams = Teams(100, gates={SchedulerGate.MULTI_QUOTA_TREE: True})
+    teams.put(quota("a", "10", "10", is_parent=True), quota("b", "2", "2"))
+    teams.put(quota("odd", labels=labels))
+    assert None not in [teams.quotas.forest.tree_of(name) for name in ("a", "b")]
+    teams.put(*(team_pod(f"p{i}", "b", "2") for i in range(2)))
+    assert len(teams.settle()) == 1
+
+
+def test_the_root_quota_is_above_all_trees_whatever_its_labels_say() -> None:
+    teams = Teams(100, gates={SchedulerGate.MULTI_QUOTA_TREE: True})
+    for labels in ({f"{PREFIX}parent": "a"}, {f"{PREFIX}tree-id": "t", f"{PREFIX}is-root": "true"}):
+        teams.put(quota("a", "10", "10", is_parent=True), quota(ROOT, labels=labels))
+        teams.put(quota("b", "2", "2", parent="a"))
+    teams.put(*(team_pod(f"p{i}", "b", "2") for i in range(2)))
+    assert len(teams.settle()) == 1

@@ -89,7 +89,7 @@ class _Telling:
                 breaks = self._happens(line)
             except Exception as error:
                 where = traceback.format_exc(limit=-6)
-                raise self._broken([f"{FAILURE}: {error!r}\n{where}"]) from error
+                raise self._broken([f"{FAILURE} ({type(error).__name__}): {error!r}\n{where}"]) from error
             if breaks:
                 raise self._broken(breaks)
 
