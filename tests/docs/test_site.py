@@ -107,6 +107,12 @@ def test_links_follow_the_files_into_the_site() -> None:
     assert re.findall(r'href="([^"]+)"', made.body) == ["../b.html#c", "../index.html", "../all-pages.html"]
 
 
+def test_columns_are_aligned_by_a_class() -> None:
+    made = page("docs/x.md", "# X\n\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n")
+    assert '<th class="right">b</th>' in made.body
+    assert "<td>1</td>" in made.body
+
+
 def test_pictures_come_along_with_their_texts() -> None:
     made = page("docs/runbooks/A.md", "# A\n\n[![The *map*](../pictures/map.png)](../b.md)\n")
     assert '<a href="../b.html"><img src="../pictures/map.png" alt="The map" loading="lazy"></a>' in made.body

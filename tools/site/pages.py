@@ -142,6 +142,12 @@ class _Renderer(RendererHTML):
     def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return '<div class="wide" tabindex="0"><table>\n'
 
+    def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return _aligned(tokens[idx])
+
+    def td_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return _aligned(tokens[idx])
+
     def table_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return "</table></div>\n"
 
@@ -153,6 +159,12 @@ class _Renderer(RendererHTML):
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return _highlighted(tokens[idx].content, tokens[idx].info.strip())
+
+
+def _aligned(cell: Token) -> str:
+    """By a class, since the policy allows no style in a page."""
+    _, _, side = str(cell.attrGet("style") or "").partition("text-align:")
+    return f'<{cell.tag} class="{side}">' if side else f"<{cell.tag}>"
 
 
 def _href(path: str, target: str) -> str:
