@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -44,7 +47,18 @@ def test_other_arrays_are_refused(day: np.ndarray[tuple[int, ...], np.dtype[np.g
 
 
 def test_what_is_no_archive_is_refused() -> None:
-    import io
-
     with pytest.raises(TraceFault, match=f"{FILE}: is not a NumPy archive"):
         read({FILE: io.BytesIO(b"not an archive at all")})
+
+
+def test_an_array_that_would_fill_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ten_tera = io.BytesIO()
+    np.lib.format.write_array_header_1_0(ten_tera, {"descr": "<f8", "fortran_order": False, "shape": (10**13,)})
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w") as packed:
+        packed.writestr("d1.npy", ten_tera.getvalue())
+    with pytest.raises(TraceFault, match="is not a NumPy archive"):
+        read({FILE: bomb})
+    monkeypatch.setattr("koord.sim.traces.archive.MOST_BYTES", 1000)
+    with pytest.raises(TraceFault, match="has 0 MiB of arrays, and at most 0 are read"):
+        read({FILE: archive(d1=np.zeros((2, 288)))})
