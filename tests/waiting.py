@@ -83,6 +83,16 @@ async def turns(number: int = 20) -> None:
         await asyncio.sleep(0)
 
 
+async def until_ready(task: asyncio.Task[None], ready: asyncio.Event) -> None:
+    """A component is ready. If it ends before, its error is raised."""
+    waiting = asyncio.create_task(ready.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=_limit_s(WITHIN_S))
+    waiting.cancel()
+    if task.done():
+        task.result()
+    assert ready.is_set(), "the component did not become ready"
+
+
 async def forever() -> None:
     """Work that ends only if it is cancelled."""
     await asyncio.Event().wait()

@@ -29,7 +29,7 @@ from koord_minicluster.hollow.live.fleet import FleetOptions, run_fleet
 from koord_minicluster.hollow.phases import Pace
 from koord_minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import serving
-from tests.waiting import eventually
+from tests.waiting import eventually, until_ready
 
 QUICK = Pace(start_s=0.1, init_s=0.0, stop_s=0.1)
 QUIET = "deschedulingInterval: 0s\nprofiles: [{name: p}]"
@@ -48,12 +48,8 @@ async def running(start: Callable[[Callable[..., None]], Awaitable[None]]) -> As
     async def main() -> None:
         await start(lambda *_: ready.set())
 
-    task, waiting = asyncio.create_task(main()), asyncio.create_task(ready.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=60)
-    waiting.cancel()
-    if task.done():
-        task.result()
-    assert ready.is_set()
+    task = asyncio.create_task(main())
+    await until_ready(task, ready)
     try:
         yield task
     finally:

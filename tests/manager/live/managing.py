@@ -19,7 +19,7 @@ from koord.kube.errors import AlreadyExists, NotFound
 from koord.kube.metrics import Metrics
 from koord.manager.live.run import ManagerOptions, run
 from koord_minicluster.up.bootstrap import bootstrap
-from tests.waiting import eventually
+from tests.waiting import eventually, until_ready
 
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 GI = 1 << 30
@@ -32,12 +32,7 @@ async def managing(
     """A manager that is ready; ended with the block."""
     ready = asyncio.Event()
     task = asyncio.create_task(run(client, options=options, metrics=metrics, on_ready=ready.set))
-    waiting = asyncio.create_task(ready.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=60)
-    waiting.cancel()
-    if task.done():
-        task.result()
-    assert ready.is_set(), "the manager did not become ready"
+    await until_ready(task, ready)
     try:
         yield task
     finally:

@@ -24,7 +24,7 @@ from koord_bench.api_load import Target
 from koord_minicluster.kubelet.live import streaming
 from tests.control_plane import free_port
 from tests.minicluster.local.running import event_of, is_running, pids_of, pod, until_log, until_pod
-from tests.waiting import eventually
+from tests.waiting import always, eventually
 
 pytestmark = pytest.mark.root
 
@@ -222,16 +222,18 @@ async def test_one_that_ignores_the_hang_up_goes_on_with_its_container(web: Clie
     async with user.command("web", "/bin/sh", "-c", "trap '' HUP; echo $$; exec sleep 300") as command:
         await command.until(b"\n")
         pid = int(command.output[1])
-    await asyncio.sleep(0.5)
-    assert pid in await pids_of(web, "web")
+
+    async def goes_on() -> bool:
+        return pid in await pids_of(web, "web")
+
+    await always(goes_on, 0.5)
     await web.delete(PODS, "web", namespace="default", grace_s=0)
     await eventually(lambda: not runs(pid))
 
 
 async def test_a_client_that_stops_reading_stops_the_command_and_misses_nothing(web: Client, user: User) -> None:
     async with user.command("web", "/bin/sh", "-c", "head -c 30000000 /dev/zero; echo end >&2") as command:
-        await asyncio.sleep(2)
-        assert not command.output[2]
+        await always(lambda: not command.output[2], 2.0)
         output, errors, _ = await command.result()
     assert (len(output), errors) == (30_000_000, b"end\n")
 

@@ -19,7 +19,7 @@ from koord.kube.metrics import Metrics
 from koord.scheduler.core.feed import Feed
 from koord.scheduler.live.run import SchedulerOptions, run
 from koord_minicluster.apiserver.server import ApiServer, ServeOptions
-from tests.waiting import eventually
+from tests.waiting import eventually, until_ready
 
 NO_TAINTS = frozenset({"TaintNodesByCondition"})
 
@@ -45,12 +45,7 @@ async def scheduling(
     task = asyncio.create_task(
         run(client, config, options=options or SchedulerOptions(alone=True), metrics=metrics, on_ready=ready.set)
     )
-    waiting = asyncio.create_task(ready.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=60)
-    waiting.cancel()
-    if task.done():
-        task.result()
-    assert ready.is_set(), "the scheduler did not become ready"
+    await until_ready(task, ready)
     try:
         yield task
     finally:
