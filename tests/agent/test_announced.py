@@ -44,7 +44,7 @@ def test_it_is_answered_for_as_when_its_spec_is_known(driver: CgroupDriver) -> N
         assert answer(state, guessed, asking) == answer(state, whole, asking)
     adjustment = answer(state, guessed, Asking(told("BE"), "main"))
     assert (adjustment.cpu_quota_us, adjustment.cpu_shares, adjustment.memory_limit_bytes) == (50_000, 512, 1 << 30)
-    assert adjustment.oom_score_adj == 900
+    assert adjustment.oom_score_adj == 1000
     assert adjustment.why
 
 

@@ -42,7 +42,7 @@ def to_come(qos: str, resources: dict[str, str], **annotations: str) -> AgentPod
 def test_hooks_answer_for_a_container_before_it_exists() -> None:
     state = replace(node(slo={}), gates=ALL_ON)
     batch = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
-    job = to_come("BE", batch, **{"koordinator.sh/oom-score-adj": "900"})
+    job = to_come("BE", batch, **{"koordinator.sh/oom-score-adj": "500"})
     assert not job.containers[0].directory
     found = wishes_for(state, job, job.containers[0])
     assert {wish.target for wish in found} == {wish.container("u1", "main")}
@@ -50,7 +50,7 @@ def test_hooks_answer_for_a_container_before_it_exists() -> None:
         CPU_SHARES: 512,
         CPU_QUOTA: 50_000,
         MEMORY_LIMIT: 1 << 30,
-        OOM_SCORE_ADJ: 900,
+        OOM_SCORE_ADJ: 1000,
     }
     assert {wish.target for wish in wishes_for(state, job)} == {wish.pod("u1")}
 
