@@ -54,6 +54,11 @@ SERVER_FEATURES: Final = (
         (1, 34),
         "the requests of containers count",
     ),
+    ServerFeature(
+        "devices by claim (resource.k8s.io/v1)",
+        (1, 34),
+        "pods request devices by resource names and annotations",
+    ),
 )
 """Features with the version that enables them by default."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from koord.api.kubernetes.dynamic_resources import Device, DeviceTaintRule, ResourceSlice
 from koord.api.kubernetes.node import Node, Taint
@@ -46,30 +46,40 @@ class DeviceId(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.name}"
 
 
+_NO_COUNTERS: Final[Mapping[tuple[str, str], int]] = {}
+
+
+@lru_cache(4096)
+def _answers(pairs: tuple[tuple[str, bool | str], ...]) -> Mapping[str, bool | str]:
+    """Answers by expression. Most devices have equal ones, and share them."""
+    return dict(pairs)
+
+
 class SlicedDevice:
     """A device of a slice, with what is worked out once for all nodes and claims."""
 
-    __slots__ = ("_answers", "_value", "counters", "device", "id", "slice", "taints")
+    __slots__ = ("_answers", "counters", "device", "id", "slice", "taints")
 
     def __init__(self, device: Device, slice_: ResourceSlice, rules: Iterable[DeviceTaintRule] = ()) -> None:
         self.device, self.slice = device, slice_
         self.id = DeviceId(slice_.spec.driver, slice_.spec.pool.name, device.name)
         self.taints: tuple[Taint, ...] = (*device.taints, *(rule.spec.taint for rule in rules if _means(rule, self.id)))
-        self.counters = {
-            (consumption.counter_set, name): exact(counter.value)
-            for consumption in device.consumes_counters
-            for name, counter in consumption.counters.items()
-        }
-        self._value: Mapping[str, Any] | None = None
-        self._answers: dict[str, bool | str] = {}
+        self.counters = _NO_COUNTERS
+        if device.consumes_counters:
+            self.counters = {
+                (consumption.counter_set, name): exact(counter.value)
+                for consumption in device.consumes_counters
+                for name, counter in consumption.counters.items()
+            }
+        self._answers = _answers(())
 
     def is_selected(self, expression: str) -> bool | str:
         """Whether a CEL expression means it; in words, why that cannot be told. Evaluated once."""
         answer = self._answers.get(expression)
         if answer is None:
-            if self._value is None:
-                self._value = device_value(self.id.driver, self.device)
-            answer = self._answers[expression] = selects(expression, self._value)
+            # The form for expressions takes more memory than the device, and is seldom needed: it is not kept.
+            answer = selects(expression, device_value(self.id.driver, self.device))
+            self._answers = _answers((*self._answers.items(), (expression, answer)))
         return answer
 
     @property
