@@ -36,13 +36,19 @@ def runs(pid: int) -> bool:
         return False
 
 
+def _heed_signals() -> None:
+    """A test runner in the background of a shell may ignore them, and its children would."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_a_benchmark_that_a_signal_ends(how: signal.Signals) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        preexec_fn=_heed_signals,
     )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())

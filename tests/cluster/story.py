@@ -288,7 +288,12 @@ class Story:
         spec = {"owners": owners, "template": template, "ttl": "1h"}
         await self.create(RESERVATIONS, {"metadata": {"name": "room"}, "spec": spec})
         await self.middle("reservation")
-        await self.until("the reservation has a place", self._is_available)
+        await self.until("the reservation has a place", lambda: self._is_available("room"))
+        # News of the pod may reach the scheduler before that news. Once it has placed a later one, it has that of room.
+        later = pod_template("later", "1m", pool="work")
+        await self.create(RESERVATIONS, {"metadata": {"name": "later"}, "spec": spec | {"template": later}})
+        await self.until("a later reservation has a place", lambda: self._is_available("later"))
+        await self.admin.delete(RESERVATIONS, "later")
         await self.create(PODS, pod("guest", "3", "guest", pool="work"))
         (guest,) = await self.until_bound(SPACE, "guest", 1)
         room = await self.admin.get(RESERVATIONS, "room")
@@ -296,8 +301,8 @@ class Story:
         allocated = json.loads(guest.metadata.annotations[names.ANNOTATION_RESERVATION_ALLOCATED])
         assert allocated["name"] == "room"
 
-    async def _is_available(self) -> bool:
-        return (await self.admin.get(RESERVATIONS, "room")).status.phase in ("Available", "Succeeded")
+    async def _is_available(self, name: str) -> bool:
+        return (await self.admin.get(RESERVATIONS, name)).status.phase in ("Available", "Succeeded")
 
     async def cpus_and_gpus_are_written_on_pods(self) -> None:
         """The CPUs are those that a real agent reports; the GPUs are reported by hand, as an agent would."""

@@ -35,7 +35,7 @@ def test_a_cluster_without_koord_says_what_is_missing(own_control_plane: Control
     assert any(check["name"] == "etcd" for check in told["server"]["checks"])
     assert "reservations.scheduling.koordinator.sh" in " ".join(told["missingKinds"])
     failed = {check["name"]: check["problems"] for check in told["checks"] if not check["ok"]}
-    assert set(failed) == {"kinds", "manager", "namespace", "schedulers", "priority classes", "webhooks", "nodes"}
+    assert set(failed) == {"kinds", "namespace", "priority classes", "webhooks", "nodes"}
     assert "koord crds | kubectl apply" in failed["kinds"][0]["how"]
 
 

@@ -144,6 +144,13 @@ async def test_a_member_that_is_deleted_while_others_wait_is_waited_for(tmp_path
             await client.create(PODS, member(name, 3))
         await eventually(lambda: says_unschedulable(client, "a"))
         await client.delete(PODS, "b", namespace="default")
+        # News of a pod comes after the news of this deletion, and that of a node may come before both.
+        await client.create(PODS, member("later", 2, gang="other"))
+
+        async def is_heard_of() -> bool:
+            return "has 1 of the 2 pods" in (await condition(client, "later"))[1]
+
+        await eventually(is_heard_of)
         await client.create(NODES, node_manifest("more", cpu="1"))
 
         async def waits() -> bool:
