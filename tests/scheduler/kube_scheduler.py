@@ -282,7 +282,10 @@ def _configuration(plane: ControlPlane) -> Manifest:
     config["leaderElection"] = {"leaderElect": False}
     for profile in config["profiles"]:
         # It has nothing to say of pods without resource claims, and says so in every message.
-        profile.setdefault("plugins", {})["multiPoint"] = {"disabled": [{"name": "DynamicResources"}]}
+        points = profile.setdefault("plugins", {})
+        for point in points.values():
+            point["enabled"] = [plugin for plugin in point.get("enabled", ()) if plugin["name"] != "DynamicResources"]
+        points["multiPoint"] = {"disabled": [{"name": "DynamicResources"}]}
     return config
 
 

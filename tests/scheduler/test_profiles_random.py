@@ -111,10 +111,6 @@ def test_kube_scheduler_reads_what_is_written_as_koord_does(tmp_path: Path) -> N
         timeout=60,
     )
     read: Any = load((tmp_path / "written").read_text(), "written")
-    for profile in read["profiles"]:
-        of_all = profile["plugins"]["multiPoint"]
-        # Kubernetes has it by default, and koord nothing for it to do.
-        of_all["enabled"] = [each for each in of_all["enabled"] if each["name"] != "DynamicResources"]
     for ours, theirs in zip(config.profiles, parse(read).profiles, strict=True):
         assert ours.resolved() == theirs.resolved()
         # Arguments of plugins that run nowhere are dropped.
