@@ -26,10 +26,10 @@ from koord.scheduler.plugins.dynamic_resources.alternatives import Alternatives
 from koord.scheduler.plugins.dynamic_resources.ledger import ClaimUse, Ledger, Uses
 from koord.scheduler.plugins.dynamic_resources.pod_claims import NotReady, claims_of
 from koord.scheduler.plugins.dynamic_resources.pools import SlicedDevice, selects_node
-from koord.scheduler.plugins.dynamic_resources.quantities import consumed, exact
+from koord.scheduler.plugins.dynamic_resources.quantities import consumed
 from koord.scheduler.plugins.dynamic_resources.requests import ClaimWanted, Unanswerable, Wanted, wanted_of
 from koord.scheduler.plugins.dynamic_resources.results import allocations
-from koord.scheduler.plugins.dynamic_resources.search import NoSolution, is_meant, search
+from koord.scheduler.plugins.dynamic_resources.search import NoSolution, has_room, is_meant, search
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Reason, Row
 
@@ -175,11 +175,7 @@ class ClaimJudge(Judge, Explains):
         consumes = consumed(device.device, wanted.capacity)
         if consumes is None:
             return False
-        shares = usage.consumed.get(device.id)
-        return not shares or all(
-            shares.get(name, 0) + amount <= exact(device.device.capacity[name].value)
-            for name, amount in consumes.items()
-        )
+        return has_room(device, consumes, usage.consumed.get(device.id))
 
     @staticmethod
     def _reason(alternatives: Sequence[Wanted]) -> str:

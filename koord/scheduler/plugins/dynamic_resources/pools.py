@@ -115,6 +115,8 @@ class Pool:
     all_devices: Mapping[str, SlicedDevice] = field(default_factory=dict)
     "Those of all nodes, of the same generation: allocated ones consume counters."
     problem: Problem = ""
+    prepares: bool = False
+    "Whether a device in the slices that the node sees must be prepared before a pod is bound."
 
 
 def is_for(slice_: ResourceSlice, node: Node) -> bool:
@@ -182,7 +184,8 @@ def pool_for(
     everywhere = [device for slice_ in current for device in devices_of(slice_)]
     if not problem and (doubled or _is_invalid(matching, everywhere, counters, devices_of)):
         problem = "invalid"
-    return Pool(pool_id, usable, counters, {device.id.name: device for device in everywhere}, problem)
+    prepares = any(device.binding_conditions for slice_ in matching for device in slice_.spec.devices)
+    return Pool(pool_id, usable, counters, {device.id.name: device for device in everywhere}, problem, prepares)
 
 
 def _counters(slices: Iterable[ResourceSlice]) -> tuple[dict[tuple[str, str], int], bool]:
@@ -212,4 +215,4 @@ def _is_invalid(
 
 def in_order(pools: Iterable[Pool]) -> list[Pool]:
     """Pools in the order in which they are tried."""
-    return sorted(pools, key=lambda pool: (any(device.device.binding_conditions for device in pool.devices), pool.id))
+    return sorted(pools, key=lambda pool: (pool.prepares, pool.id))

@@ -8,7 +8,7 @@ refused, and the reason says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -165,6 +165,9 @@ class _Search:
                 if isinstance(answer, str):
                     self.faults.append(answer)
                 elif answer and (consumes := consumed(device.device, wanted.capacity)) is not None:
+                    if not wanted.count and not has_room(device, consumes, self.usage.consumed.get(device.id)):
+                        # A shared device without enough capacity left is none of all devices.
+                        continue
                     self.pool_of[device.id] = pool
                     yield device, consumes
 
@@ -217,13 +220,7 @@ class _Search:
         return device.id in self.usage.taken or (bool(users) and not shares)
 
     def _has_capacity(self, device: SlicedDevice, consumes: dict[str, int]) -> bool:
-        shares, in_search = self.usage.consumed.get(device.id), self.consumes.get(device.id)
-        if not device.device.allow_multiple_allocations or not (shares or in_search):
-            return True
-        taken = {name: (shares or {}).get(name, 0) + (in_search or {}).get(name, 0) for name in consumes}
-        return all(
-            taken[name] + amount <= exact(device.device.capacity[name].value) for name, amount in consumes.items()
-        )
+        return has_room(device, consumes, self.usage.consumed.get(device.id), self.consumes.get(device.id))
 
     def _charges(self, wanted: Wanted, device: SlicedDevice) -> bool:
         if not device.counters or wanted.is_admin:
@@ -255,6 +252,16 @@ def is_meant(wanted: Wanted, device: SlicedDevice) -> bool | str:
         if answer is not True:
             return f"class {wanted.class_name}: selector #{number} on device {device.id}: {answer}" if answer else False
     return True
+
+
+def has_room(device: SlicedDevice, consumes: Mapping[str, int], *taken: Mapping[str, int] | None) -> bool:
+    """Whether a shared device has as much left of its capacity as would be consumed. `taken`: by several sides."""
+    if not device.device.allow_multiple_allocations or not any(taken):
+        return True
+    return all(
+        amount + sum(part.get(name, 0) for part in taken if part) <= exact(device.device.capacity[name].value)
+        for name, amount in consumes.items()
+    )
 
 
 def changing(wanted: Wanted, pools: Sequence[Pool]) -> str:

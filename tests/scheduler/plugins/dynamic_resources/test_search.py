@@ -289,3 +289,16 @@ def test_a_search_that_is_too_hard_ends_and_says_so() -> None:
         "c", request("a", count=10), request("b", count=10), constraints=[{"requests": ["b"], "matchAttribute": NUMA}]
     )
     assert allocated([hard], slices) == "no allocation was found within 20000 steps"
+
+
+def test_a_shared_device_without_enough_left_is_none_of_all_devices() -> None:
+    usage = holding(a=having("x", shareID="one", consumedCapacity={"memory": "30Gi"}))
+    wanted = request(allocationMode="All", capacity={"requests": {"memory": "20Gi"}})
+    slices = [slice_("s", shared("40Gi"), {**shared("40Gi"), "name": "y"})]
+    assert names(allocated([claim("c", wanted)], slices, usage=usage)) == [["r: p/y"]]
+
+
+def test_a_pool_comes_last_also_for_devices_of_other_nodes_that_must_be_prepared() -> None:
+    elsewhere = device("x", bindingConditions=["ready"], nodeName="n2")
+    mixed = slice_("s", elsewhere, device("y", nodeName="n1"), pool="a", node=None, perDeviceNodeSelection=True)
+    assert names(allocated([claim("c")], [mixed, slice_("t", "z", pool="b")])) == [["r: b/z"]]
