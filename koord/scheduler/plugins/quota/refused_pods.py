@@ -194,6 +194,10 @@ class RefusedPods(Index):
         let_go = []
         for kind in sorted(closed.lines):
             line = closed.lines[kind]
+            if not self._is_within(kind[1], quota):
+                # Their own quota was moved: this one does not keep them waiting any more.
+                line.went.clear()
+                line.going = ""
             key = line.next(idle=idle)
             if idle:
                 line.going = ""
@@ -211,6 +215,13 @@ class RefusedPods(Index):
         if any(line.going for line in closed.lines.values()):
             self._unsettled[name] = None
         return let_go
+
+    def _is_within(self, name: str, above: Quota) -> bool:
+        """Whether a quota is another one, or below it."""
+        quota = self._quotas.forest.quotas.get(name)
+        while quota is not None and quota is not above:
+            quota = quota.parent
+        return quota is not None
 
     def _short(self, kind: _Kind) -> Quota | None:
         """The quota that has no room for pods of a kind; None: they fit."""
