@@ -862,7 +862,7 @@ export interface Setting {
 
 export interface ResourceExplanation {
   resource: string;
-  unit: "bytes" | "milli-cores" | "percent";
+  unit: "bytes" | "cores" | "milli-cores" | "percent";
   policy: string;
   lines: Line[];
   recomputed: number | null;
