@@ -428,6 +428,7 @@ def _first(remedies: Iterable[Remedy | None]) -> Remedy:
             continue
         if remedy.helps or remedy.final:
             return remedy
-        words.append(remedy.message)
+        if remedy.message:
+            words.append(remedy.message)
         clears, event = clears or remedy.clears, event or remedy.event
     return Remedy(message=" ".join(words), clears=clears, event=event)

@@ -7,6 +7,7 @@ victims, give the pod both its node and its quota, so no pod goes in vain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from koord.api.kubernetes.words import PreemptionPolicy
@@ -26,22 +27,20 @@ MOST_ROWS: Final = 100
 
 def remedy(quotas: Quotas, ask: Ask, engine: Engine) -> Remedy | None:
     """The pods of its own quota that would have to go for a pod; None if its quota does not decide that."""
-    quota = quotas.quota_of(ask)
-    if quota is None or not quotas.forest.is_usable(quota.name):
+    quota, is_refused = quotas.quota_of(ask), engine.refusal(ask) is not None
+    if quota is None:
         return None
-    if quota.name == QUOTA_DEFAULT and (quotas.rules is None or quotas.rules.protects_default):
-        return None
-    is_refused = engine.refusal(ask) is not None
+    is_protected = quota.name == QUOTA_DEFAULT and (quotas.rules is None or quotas.rules.protects_default)
+    if is_protected or not quotas.forest.is_usable(quota.name):
+        if not is_refused or _awaits_victims(ask, engine):
+            return None
+        # Nobody makes room for it, so a node that it was promised is free for others.
+        return Remedy(clears=True)
     if ask.spec.preemption_policy == PreemptionPolicy.NEVER:
         return Remedy(message=f"preemption: {NEVER}") if is_refused else None
-    with engine.cluster.nominations.without(ask.key) as promise:
-        named = engine.cluster.table.row_of.get(ask.pod.status.nominated_node_name)
-        row = named if promise is None else promise.row
-        going = frozenset[tuple[str, str]]() if promise is None else promise.victims
-        if row is not None:
-            there = victims_on(quotas, quota, ask, engine, row)
-            if any(record.preempted or (record.key, record.uid) in going for record in there):
-                return Remedy(message=f"preemption: {AWAITED}")
+    if _awaits_victims(ask, engine, lambda record: _bucket(quotas, record).quota is quota):
+        return Remedy(message=f"preemption: {AWAITED}")
+    with engine.cluster.nominations.without(ask.key):
         outcome = _best(quotas, quota, ask, engine)
     if outcome is not None:
         return Remedy(engine.cluster.table.names[outcome.row], outcome.victims)
@@ -64,6 +63,18 @@ def _best(quotas: Quotas, quota: Quota, ask: Ask, engine: Engine) -> Candidate |
             if len(candidates) >= MOST_ROWS:
                 break
     return min(candidates, key=lambda candidate: candidate[:5], default=None)
+
+
+def _awaits_victims(ask: Ask, engine: Engine, counts: Callable[[PodRecord], bool] = lambda record: True) -> bool:
+    """Whether pods are going already to make room for this one on the node that it was promised."""
+    cluster = engine.cluster
+    with cluster.nominations.without(ask.key) as promise:
+        row = cluster.table.row_of.get(ask.pod.status.nominated_node_name) if promise is None else promise.row
+        if row is None:
+            return False
+        going = frozenset[tuple[str, str]]() if promise is None else promise.victims
+        lower = less_important(cluster, row, ask.priority, engine.class_of(ask).view)
+        return any((record.preempted or (record.key, record.uid) in going) and counts(record) for record in lower)
 
 
 def victims_on(quotas: Quotas, quota: Quota, ask: Ask, engine: Engine, row: Row) -> list[PodRecord]:

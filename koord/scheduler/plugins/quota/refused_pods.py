@@ -58,7 +58,7 @@ class _Closed:
     """A quota that had no room for a pod."""
 
     room: Mapping[str, int] | None
-    "When it was last looked at."
+    "When it was last looked at, or a pod was refused since, if it had less then."
     looked: int
     "At which change."
     lines: dict[_Kind, _Line] = field(default_factory=dict)
@@ -98,9 +98,11 @@ class RefusedPods(Index):
         self._file(ask, short, (-ask.priority, quota.name, tuple(sorted(asked.items())), fixed))
 
     def _file(self, ask: Ask, short: Quota, kind: _Kind) -> None:
-        closed = self._closed.get(short.name)
+        closed, left = self._closed.get(short.name), room(self._quotas, short)
         if closed is None:
-            closed = self._closed[short.name] = _Closed(room(self._quotas, short), self._quotas.changes)
+            closed = self._closed[short.name] = _Closed(left, self._quotas.changes)
+        else:
+            closed.room = _less(left, closed.room)
         line = closed.lines.setdefault(kind, _Line())
         line.pods[ask.key] = None
         line.went.add(ask.key)
@@ -229,6 +231,13 @@ class RefusedPods(Index):
         quota = self._quotas.forest.quotas.get(name)
         short = None if quota is None else shortage(self._quotas, quota, dict(asked), fixed=fixed)
         return None if short is None else short.quota
+
+
+def _less(left: Mapping[str, int] | None, before: Mapping[str, int] | None) -> dict[str, int] | None:
+    """Of each resource, the smaller amount. A quota that cannot be used has nothing."""
+    if left is None or before is None:
+        return None
+    return {**left, **{key: min(left.get(key, amount), amount) for key, amount in before.items()}}
 
 
 def _is_more(left: Mapping[str, int] | None, before: Mapping[str, int] | None) -> bool:
