@@ -130,7 +130,7 @@ IN_A_SHELL: Final[Mapping[str, tuple[Said, ...]]] = {
     "beside-other-systems.md": ('"cluster-autoscaler.kubernetes.io/pod-scale-up-delay":"87600h"',),
     "pack-gpus.md": (
         "GPU allocated (%) when as much GPU was asked for as there is",
-        "GPU time refused (%)",
+        "made-up, load 1",
         "GPU packing: least GPU left for now; ShadowPrices begins when 300 GPU pods are known",
     ),
     "break-it-on-purpose.md": ("round 0: ", "round 2: "),
@@ -293,7 +293,9 @@ def test_the_page_about_claims_of_devices(tmp_path: Path) -> None:
     assert "2 are taken by shop/train-0-gpu-0 and shop/train-1-gpu-0" in offline
     assert "the claim shop/train-0-gpu-0 released" in offline
     assert "GETS   shop/two-near: gpu-2/gpu-0, gpu-2/gpu-1" in offline
-    printed = on_a_cluster(live, tmp_path)
+    place = tmp_path / "cluster"
+    place.mkdir()
+    printed = on_a_cluster(live, place)
     assert printed.count("condition met") == 2
     assert len(re.findall(r"[ab]-gpu-\S+ +allocated,reserved", printed)) == 2
 

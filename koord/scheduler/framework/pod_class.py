@@ -154,10 +154,9 @@ class PodClass:
 
     def bar(self, row: Row, plugin: str, objection: Objection) -> None:
         """An exact check failed: the row is out for this class until something about it changes."""
-        # The check may have tried something out: undoing that does not count as a change of the row.
-        lead = self._lead
-        if lead is None or row not in lead.facet.rows() or not self._catch_up_with(lead):
-            self._catch_up()
+        # The check may have tried something out: undoing that does not count as a change of the row. All rows, since
+        # what leading rows alone have caught up with would be judged again later, and the row let in.
+        self._catch_up()
         groups = self._groups
         assert groups is not None
         if groups.move(row, self._judged.bar(row, plugin, objection), NEVER):

@@ -23,7 +23,7 @@ from koord.kube.kubeconfig import parse, resolve
 from koord_bench.api_load import Target
 from koord_minicluster.kubelet.live import streaming
 from tests.control_plane import free_port
-from tests.minicluster.local.running import event_of, is_running, pids_of, pod, until_log, until_pod
+from tests.minicluster.local.running import event_of, is_running, log_of, pids_of, pod, until_log, until_pod
 from tests.waiting import always, eventually
 
 pytestmark = pytest.mark.root
@@ -314,7 +314,11 @@ async def test_the_right_to_get_is_not_enough(web: Client, user: User) -> None:
 
 async def test_attach_shows_what_is_written_from_now_on(client: Client, user: User) -> None:
     await client.create(PODS, pod("talks", "echo before; n=0; while :; do n=$((n+1)); echo tick $n; sleep 0.1; done"))
-    await until_pod(client, "talks", is_running)
+
+    async def has_begun() -> bool:
+        return "tick" in await log_of(client, "talks")
+
+    await eventually(has_begun)
     async with user.command("talks", kind="attach") as command:
         await command.until(b"tick")
         assert b"before" not in command.output[1]
