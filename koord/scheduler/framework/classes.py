@@ -28,7 +28,7 @@ from koord.scheduler.state.view import View
 CLASSES_KEPT: Final = 512
 CELLS_KEPT: Final = 1 << 26
 """Rows times classes: a class costs some 50 bytes a row, so this is 3.2 GB at most, with all classes on 100,000 nodes.
-A class that was dropped is judged anew on all rows, which takes as long as 50 decisions."""
+A class that was dropped judges all rows again, which takes as long as 50 decisions."""
 SHAPES_KEPT: Final = 1 << 14
 ALLOCATES: Final = "DynamicResources"
 """The plugin without which no pod with resource claims is placed."""
