@@ -125,7 +125,9 @@ class World:
         raise AssertionError("the scheduler does not come to rest")
 
     def rest(self) -> None:
-        """Until nothing is under way and no pod is ready, however long that takes, short of the sweep."""
+        """Until nothing is under way and no pod is ready, not even after a backoff, however long that takes, short of
+        the sweep."""
+        was_quiet = False
         for _ in range(20):
             for key in [key for key, pod in self.things[PODS].items() if pod.metadata.deletion_timestamp is not None]:
                 self._delete(PODS, key)
@@ -133,8 +135,10 @@ class World:
             clumsy, self.clumsy = self.clumsy, 0.0
             decisions = self.settle()
             self.clumsy = clumsy
-            if not was_under_way and not self._under_way and not decisions and not self.core.waiting():
+            is_quiet = not was_under_way and not self._under_way and not decisions and not self.core.waiting()
+            if is_quiet and was_quiet:
                 return
+            was_quiet = is_quiet
             self.wait(BACKOFF_S)
         raise AssertionError("the scheduler does not come to rest")
 
