@@ -93,13 +93,8 @@ class DefaultPreemption(Plugin):
         self, ask: Ask, cluster: Cluster, promise: Nomination | None, rows: Array, view: View | None
     ) -> bool:
         """Whether pods are going already to make room for this one, where that can still help."""
-        named = cluster.table.row_of.get(ask.pod.status.nominated_node_name)
-        row = named if promise is None else promise.row
-        if row is None or row not in rows:
-            return False
-        victims = frozenset[tuple[str, str]]() if promise is None else promise.victims
-        lower = less_important(cluster, row, ask.priority, view)
-        return any(record.preempted or (record.key, record.uid) in victims for record in lower)
+        row = promised_row(ask, cluster, promise)
+        return row is not None and row in rows and bool(going_for(ask, cluster, promise, row, view))
 
     def _remedy(self, ask: Ask, engine: Engine, pod_class: PodClass, rows: Array) -> Remedy:
         cluster, called = engine.cluster, engine.cluster.table.names
@@ -292,6 +287,18 @@ def candidate(row: Row, victims: list[PodRecord], violations: int) -> Outcome:
     since = min([started_s(record) for record in victims if record.priority == highest])
     total = sum([record.priority for record in victims]) + _LEAST_PRIORITY * len(victims)
     return Candidate(violations, highest, total, len(victims), -since, row, tuple([record.key for record in victims]))
+
+
+def promised_row(ask: Ask, cluster: Cluster, promise: Nomination | None) -> Row | None:
+    """The row that a pod is promised, or that its status names."""
+    return cluster.table.row_of.get(ask.pod.status.nominated_node_name) if promise is None else promise.row
+
+
+def going_for(ask: Ask, cluster: Cluster, promise: Nomination | None, row: Row, view: View | None) -> list[PodRecord]:
+    """The less important pods that are going already, to make room for a pod on a row."""
+    victims = frozenset[tuple[str, str]]() if promise is None else promise.victims
+    lower = less_important(cluster, row, ask.priority, view)
+    return [record for record in lower if record.preempted or (record.key, record.uid) in victims]
 
 
 def less_important(cluster: Cluster, row: Row, priority: int, view: View | None) -> list[PodRecord]:

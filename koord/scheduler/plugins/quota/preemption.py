@@ -15,7 +15,15 @@ from koord.api.protocol.names import QUOTA_DEFAULT
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.remedy import Remedy
-from koord.scheduler.plugins.default_preemption import AWAITED, NEVER, Candidate, less_important, tried_out
+from koord.scheduler.plugins.default_preemption import (
+    AWAITED,
+    NEVER,
+    Candidate,
+    going_for,
+    less_important,
+    promised_row,
+    tried_out,
+)
 from koord.scheduler.plugins.quota.quotas import Bucket, Quotas
 from koord.scheduler.plugins.quota.tree import Quota
 from koord.scheduler.state.pods import PodRecord
@@ -69,12 +77,10 @@ def _awaits_victims(ask: Ask, engine: Engine, counts: Callable[[PodRecord], bool
     """Whether pods are going already to make room for this one on the node that it was promised."""
     cluster = engine.cluster
     with cluster.nominations.without(ask.key) as promise:
-        row = cluster.table.row_of.get(ask.pod.status.nominated_node_name) if promise is None else promise.row
+        row = promised_row(ask, cluster, promise)
         if row is None:
             return False
-        going = frozenset[tuple[str, str]]() if promise is None else promise.victims
-        lower = less_important(cluster, row, ask.priority, engine.class_of(ask).view)
-        return any((record.preempted or (record.key, record.uid) in going) and counts(record) for record in lower)
+        return any(map(counts, going_for(ask, cluster, promise, row, engine.class_of(ask).view)))
 
 
 def victims_on(quotas: Quotas, quota: Quota, ask: Ask, engine: Engine, row: Row) -> list[PodRecord]:
